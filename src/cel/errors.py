@@ -1,0 +1,61 @@
+"""Every error that CEL raises on purpose."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceeded",
+    "CelError",
+    "ConfigError",
+    "DataError",
+    "MissingDependencyError",
+    "MissingInputError",
+    "NotFittedError",
+    "StoreError",
+    "TrainingError",
+    "UnsupportedError",
+]
+
+
+class CelError(Exception):
+    """Base of all CEL errors; its message says what was wrong and what to do."""
+
+
+class ConfigError(CelError, ValueError):
+    """A setting, a name or a configuration file is wrong."""
+
+
+class DataError(CelError, ValueError):
+    """A file, a table, a column or a value is wrong."""
+
+
+class UnsupportedError(CelError, TypeError):
+    """The combination asked for cannot work, and the reason is known beforehand."""
+
+
+class NotFittedError(CelError, RuntimeError):
+    """Something was used before `fit`."""
+
+
+class MissingInputError(CelError, ValueError):
+    """A computation needs an input (density, training rows, ...) that was not given."""
+
+
+class MissingDependencyError(CelError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed; install it with: pip install 'ce-library[{extra}]'"
+        )
+
+
+class TrainingError(CelError, RuntimeError):
+    """A training diverged; the message names the epoch."""
+
+
+class StoreError(CelError, OSError):
+    """A saved file is not ours, is damaged, or comes from a newer version."""
+
+
+class BudgetExceeded(CelError, TimeoutError):  # noqa: N818 - it ends a search, it is no mistake
+    """A time limit or a query limit was reached."""

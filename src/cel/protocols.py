@@ -1,0 +1,128 @@
+"""What the parts of CEL expect from each other: tasks, scopes, needs and small protocols."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+__all__ = [
+    "DensityModel",
+    "DifferentiablePredictor",
+    "Need",
+    "Predictor",
+    "Scope",
+    "Status",
+    "Support",
+    "Task",
+]
+
+
+class Task(StrEnum):
+    """What a model predicts."""
+
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
+class Scope(StrEnum):
+    """For whom one explanation is made: a row, a group of rows, or all of them."""
+
+    LOCAL = "local"
+    GROUP = "group"
+    GLOBAL = "global"
+
+
+class Need(StrEnum):
+    """What a method must be given besides a model that predicts."""
+
+    GRADIENTS = "gradients"
+    PROBABILITIES = "probabilities"
+    DENSITY = "density"
+    TRAIN_ROWS = "train_rows"
+    LINEAR_MODEL = "linear_model"
+
+
+class Support(StrEnum):
+    """What a method can honour; what is not declared is refused or reported, never ignored."""
+
+    CONTINUOUS = "continuous"
+    INTEGER = "integer"
+    ORDINAL = "ordinal"
+    CATEGORICAL = "categorical"
+    IMMUTABLE = "immutable"
+    BOUNDS = "bounds"
+    DIRECTION = "direction"
+    RELATIONS = "relations"
+    MULTICLASS = "multiclass"
+    MULTIOUTPUT = "multioutput"
+
+
+class Status(StrEnum):
+    """The one outcome of an explained row."""
+
+    FOUND = "found"
+    INVALID = "invalid"
+    NOT_FOUND = "not_found"
+    INFEASIBLE = "infeasible"
+    NOT_APPLICABLE = "not_applicable"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+    @property
+    def has_candidate(self) -> bool:
+        """Whether rows of this status hold a counterfactual."""
+        return self in (Status.FOUND, Status.INVALID)
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Any black box over encoded rows.
+
+    `predict` gives class positions `0..K-1` of shape (n,) for classification and values of shape
+    (n, m) for regression. `predict_proba` gives (n, K) and is needed for classification only.
+    """
+
+    task: Task
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return class positions (n,) or values (n, m)."""
+        ...
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities (n, K)."""
+        ...
+
+
+@runtime_checkable
+class DifferentiablePredictor(Protocol):
+    """A predictor whose output can be differentiated with respect to its input."""
+
+    task: Task
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return class positions (n,) or values (n, m)."""
+        ...
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return (n, K) logits or (n, m) values; gradients reach `x`, parameters are frozen."""
+        ...
+
+
+@runtime_checkable
+class DensityModel(Protocol):
+    """A conditional density over encoded rows.
+
+    The context is (n,) class positions, or (n, m) values for regression.
+    """
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return log p(x | context) of shape (n,); gradients reach `x`."""
+        ...
+
+    def sample(self, n: int, context: Tensor | None = None) -> Tensor:
+        """Draw `n` rows; a context has `n` rows or one."""
+        ...

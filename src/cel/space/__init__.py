@@ -1,0 +1,33 @@
+"""Feature spaces: what a row is made of and where it may go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cel.space.constraints import Constraint, Implication, LinearRelation
+from cel.space.feature import Direction, Feature, Kind
+from cel.space.feature_space import FeatureSpace
+from cel.space.target import Target
+
+if TYPE_CHECKING:
+    from cel.space.region import Region
+
+__all__ = [
+    "Constraint",
+    "Direction",
+    "Feature",
+    "FeatureSpace",
+    "Implication",
+    "Kind",
+    "LinearRelation",
+    "Region",
+    "Target",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Region":  # loads torch
+        from cel.space.region import Region
+
+        return Region
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

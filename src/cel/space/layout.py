@@ -1,0 +1,92 @@
+"""The columns of a feature space as tensors, ready for batched work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cel.space.constraints import Implication, LinearRelation
+from cel.space.feature_space import FeatureSpace
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Column-wise tensors of a space; d = width, p = features, g = one-hot blocks, k = widest block."""
+
+    owner: Tensor  # (d,) feature of each column
+    numeric: Tensor  # (d,) bool
+    lower: Tensor  # (d,)
+    upper: Tensor  # (d,)
+    up: Tensor  # (d,) bool: may only rise
+    down: Tensor  # (d,) bool: may only fall
+    mutable: Tensor  # (d,) bool
+    step: Tensor  # (d,) grid width, 0 where there is none
+    anchor: Tensor  # (d,)
+    reachable: Tensor  # (d,) bool: category may be reached
+    blocks: Tensor  # (g, k) columns of each one-hot block, padded with its first column
+    real: Tensor  # (g, k) bool: not padding
+    relations: Tensor  # (r, d) coefficients
+    bounds: Tensor  # (r,)
+
+    @classmethod
+    def of(cls, space: FeatureSpace, like: Tensor) -> Layout:
+        """Build the tensors on the device and with the dtype of `like`."""
+        real = dict(dtype=like.dtype, device=like.device)
+        flag = dict(dtype=torch.bool, device=like.device)
+        owner = torch.as_tensor(space.owner, device=like.device)
+        numeric = torch.zeros(space.width, **flag)
+        numeric[torch.as_tensor(space.numeric_columns, device=like.device)] = True
+        reachable = torch.ones(space.width, **flag)
+        for f in space.one_hot_features:
+            reachable[list(f.columns)] = torch.tensor(f.allowed_mask, **flag)
+        steps = [f.step or 0.0 for f in space]
+        lower, upper = (torch.as_tensor(space.vector(a), **real) for a in ("lower", "upper"))
+        blocks, padding = _blocks(space, like.device)
+        relations, bounds = _relations(space, like)
+        return cls(
+            owner=owner,
+            numeric=numeric,
+            lower=torch.where(numeric, lower, torch.zeros_like(lower)),
+            upper=torch.where(numeric, upper, torch.ones_like(upper)),
+            up=torch.tensor([f.direction == "up" for f in space], **flag)[owner],
+            down=torch.tensor([f.direction == "down" for f in space], **flag)[owner],
+            mutable=torch.tensor([f.mutable for f in space], **flag)[owner],
+            step=torch.tensor(steps, **real)[owner],
+            anchor=torch.as_tensor(space.vector("anchor"), **real),
+            reachable=reachable,
+            blocks=blocks,
+            real=padding,
+            relations=relations,
+            bounds=bounds,
+        )
+
+
+def _blocks(space: FeatureSpace, device: torch.device) -> tuple[Tensor, Tensor]:
+    groups = [f.columns for f in space.one_hot_features]
+    width = max((len(g) for g in groups), default=0)
+    columns = [list(g) + [g[0]] * (width - len(g)) for g in groups]
+    real = [[True] * len(g) + [False] * (width - len(g)) for g in groups]
+    shape = (len(groups), width)
+    return (
+        torch.tensor(columns, dtype=torch.long, device=device).reshape(shape),
+        torch.tensor(real, dtype=torch.bool, device=device).reshape(shape),
+    )
+
+
+def _relations(space: FeatureSpace, like: Tensor) -> tuple[Tensor, Tensor]:
+    relations = [c for c in space.constraints if isinstance(c, LinearRelation)]
+    matrix = torch.zeros(len(relations), space.width, dtype=like.dtype, device=like.device)
+    for i, relation in enumerate(relations):
+        for name, coefficient in relation.terms:
+            matrix[i, space[name].columns[0]] += coefficient
+    bounds = torch.tensor([r.bound for r in relations], dtype=like.dtype, device=like.device)
+    return matrix, bounds
+
+
+def implications(space: FeatureSpace) -> list[Implication]:
+    """Return the implications of a space."""
+    return [c for c in space.constraints if isinstance(c, Implication)]
