@@ -97,7 +97,7 @@ def hamming(a: Any, b: Any, space: FeatureSpace) -> Any:
 
 
 def jaccard(a: Any, b: Any, space: FeatureSpace) -> Any:
-    """Jaccard distance between the sets of (feature, category) pairs: 2 c / (q + c), c differing of q."""
+    """Jaccard distance of the sets of (feature, category) pairs: 2c / (q + c), c of q differ."""
     x, y = _pair(a, b)
     differs = _differs(space, x, y)
     count = differs.to(x.dtype).sum(-1)
@@ -132,7 +132,7 @@ def changed_features(a: Any, b: Any, space: FeatureSpace) -> Any:
 
 
 def gower(a: Any, b: Any, space: FeatureSpace) -> Any:
-    """Mean over features of |difference| / range for numbers and inequality for categories (Gower, 1971)."""
+    """Mean over features of |difference| / range, or inequality of categories (Gower, 1971)."""
     x, y = _pair(a, b)
     width = space.vector("upper") - space.vector("lower")
     unit = to_tensor(np.where(width > 0, width, 1.0), x)

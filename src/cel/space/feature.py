@@ -20,8 +20,8 @@ class Feature:
 
     Attributes:
         name: column name in the raw table.
-        kind: continuous; integer (a grid of width `step`); ordinal (ordered `categories`, stored as
-            one number); categorical (unordered `categories`, one column per category when encoded).
+        kind: continuous; integer (a grid of width `step`); ordinal (ordered `categories`, stored
+            as one number); categorical (unordered `categories`, one column each when encoded).
         columns: positions in the matrix; more than one means one-hot.
         lower: smallest reachable value, in the coordinates of the matrix.
         upper: largest reachable value.
@@ -30,11 +30,11 @@ class Feature:
         mutable: whether the feature may change at all.
         direction: "up" and "down" allow changes to one side only.
         categories: labels of a categorical or ordinal feature, in column or rank order.
-        allowed: categories that may be *reached*; None means all. The present one is always allowed.
+        allowed: categories that may be *reached*, None for all; the present one may always stay.
         weight: relative cost of changing the feature.
         protected: whether the feature is a protected attribute (for fairness reports).
 
-    >>> Feature(name="age", kind="integer", columns=(0,), lower=18, upper=90, step=1, direction="up").is_discrete
+    >>> Feature(name="age", kind="integer", lower=18, upper=90, step=1).is_discrete
     True
     """
 

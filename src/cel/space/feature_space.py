@@ -146,7 +146,7 @@ class FeatureSpace:
     def vector(self, attribute: str) -> np.ndarray:
         """Return a numeric feature attribute repeated for every column, shape (width,)."""
         values = np.array([float(getattr(f, attribute)) for f in self.features])
-        return values[self.owner]
+        return np.asarray(values[self.owner])
 
     @property
     def mutable_mask(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Column-wise tensors of a space; d = width, p = features, g = one-hot blocks, k = widest block."""
+    """Column-wise tensors of a space; d columns, p features, g one-hot blocks of at most k."""
 
     owner: Tensor  # (d,) feature of each column
     numeric: Tensor  # (d,) bool
@@ -35,8 +36,8 @@ class Layout:
     @classmethod
     def of(cls, space: FeatureSpace, like: Tensor) -> Layout:
         """Build the tensors on the device and with the dtype of `like`."""
-        real = dict(dtype=like.dtype, device=like.device)
-        flag = dict(dtype=torch.bool, device=like.device)
+        real: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
+        flag: dict[str, Any] = {"dtype": torch.bool, "device": like.device}
         owner = torch.as_tensor(space.owner, device=like.device)
         numeric = torch.zeros(space.width, **flag)
         numeric[torch.as_tensor(space.numeric_columns, device=like.device)] = True

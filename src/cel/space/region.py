@@ -112,7 +112,7 @@ class Region:
 
     @array_in_array_out
     def snap(self, x: Any) -> Any:
-        """Return a decodable point of the region near `x`: one category, grid values, constraints kept."""
+        """Return a decodable point of the region near `x`: categories, grids, constraints kept."""
         x = to_tensor(x, self.origin)
         x = torch.where(self.layout.numeric, self._snap_numbers(x), self._snap_categories(x))
         x = torch.where(self.fixed, self.origin, x)
@@ -180,7 +180,7 @@ class Region:
         return out
 
     def _no_choice(self, allowed: Tensor) -> Tensor:
-        """Open the first column of blocks without any reachable category; `fixed` closes it again."""
+        """Open the first column of blocks with no reachable category; `fixed` closes it again."""
         empty = ~allowed.any(-1, keepdim=True)
         first = torch.zeros_like(allowed)
         first[..., 0] = True
@@ -280,7 +280,7 @@ class Region:
         return [c for c in self.space.constraints if c not in rules] + list(rules)
 
     def _pull(self, x: Tensor) -> Tensor:
-        """Shrink the change of the features of each broken relation until it holds (closed form)."""
+        """Shrink the changes in each broken relation until it holds (closed form)."""
         for i, row in enumerate(self.layout.relations):
             home, value = self.origin @ row, x @ row
             room = (self._slack_bounds[:, i] - home).clamp(min=0)

@@ -1,0 +1,313 @@
+"""The contract of a counterfactual method: authors write `_explain`, the base does the rest."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypedDict, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cel.cf_methods.inputs import Prepared, prepare, training_data
+from cel.cf_methods.outcome import assemble
+from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.view import ModelView
+from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
+from cel.protocols import Need, Scope, Support, Task
+from cel.registry import Registry, did_you_mean
+from cel.result import ExplanationResult
+from cel.search import Budget, RowStreams
+from cel.space import FeatureSpace
+from cel.space.region import Region
+
+__all__ = [
+    "METHODS",
+    "BaseCounterfactualMethod",
+    "GlobalMixin",
+    "GroupMixin",
+    "LocalMixin",
+    "Options",
+]
+
+METHODS: Registry[type[BaseCounterfactualMethod]] = Registry("method", group="cel.methods")
+
+
+class Options(TypedDict, total=False):
+    """Settings that every method has.
+
+    Attributes:
+        space: the encoded features; by default those of the model or of the training data.
+        random_state: seed of all random streams.
+        time_limit: seconds for one call of `explain`; unanswered rows become `timeout`.
+        max_queries: model evaluations per row.
+        batch_size: rows solved together; by default as many as fit in memory.
+        tolerance: largest |prediction - target| of a regression answer, in units of the range.
+        progress: show a progress bar.
+    """
+
+    space: FeatureSpace | None
+    random_state: int
+    time_limit: float | None
+    max_queries: int | None
+    batch_size: int | None
+    tolerance: float
+    progress: bool
+
+
+class BaseCounterfactualMethod(ABC):
+    """Base of all methods.
+
+    A subclass declares what it needs and supports, stores its settings in `__init__`, and answers
+    a `Query` in `_explain`. Checking, batching, timing, snapping, verification on the real model
+    and the status of every row are done here.
+    """
+
+    name: ClassVar[str] = ""
+    scope: ClassVar[Scope] = Scope.LOCAL
+    tasks: ClassVar[frozenset[Task]] = frozenset({Task.CLASSIFICATION})
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    supports: ClassVar[frozenset[Support]] = frozenset(Support) - {Support.MULTIOUTPUT}
+    reference: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    rows_independent: ClassVar[bool] = True
+    _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
+    _test_params: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__ and cls.name and not inspect.isabstract(cls):
+            METHODS.add(cls.name, cls)
+
+    def __init__(self, model: Any, **options: Unpack[Options]) -> None:
+        unknown = sorted(set(options) - set(Options.__annotations__))
+        if unknown:
+            known = [*Options.__annotations__, *type(self)._own_parameters()]
+            hint = did_you_mean(unknown[0], known)
+            raise ConfigError(f"{type(self).__name__} has no setting {unknown[0]!r}; {hint}")
+        self.model = model
+        self.space = options.get("space")
+        self.random_state = options.get("random_state", 0)
+        self.time_limit = options.get("time_limit")
+        self.max_queries = options.get("max_queries")
+        self.batch_size = options.get("batch_size")
+        self.tolerance = options.get("tolerance", 0.05)
+        self.progress = options.get("progress", False)
+
+    # -- the author's part -------------------------------------------------------------------
+
+    @abstractmethod
+    def _explain(self, query: Query) -> Answer | Tensor:
+        """Return candidates (n, d) for the rows of the query, NaN where there is none."""
+
+    def _fit(self, train: TrainRows) -> None:  # noqa: B027 - learning is optional
+        """Learn from training rows; `self.train_` holds them already."""
+
+    def _check(self, model: ModelView, space: FeatureSpace) -> None:  # noqa: B027 - optional
+        """Raise `UnsupportedError` for combinations that cannot work."""
+
+    # -- the user's part ---------------------------------------------------------------------
+
+    def fit(self, data: Any, y: Any = None) -> Self:
+        """Learn from training rows.
+
+        Args:
+            data: a `Split`, a data loader, a DataFrame or an (m, d) array of encoded rows.
+            y: outcomes, only to be passed on; what counts is what the model predicts.
+        """
+        started = time.perf_counter()
+        given = training_data(data, y, self.model, self.space)
+        view = self._view(Budget())
+        x = torch.as_tensor(given.x)
+        predicted = torch.as_tensor(view.outcome(given.x))
+        self.space_, self.pipeline_, self.target_ = given.space, given.pipeline, given.target
+        self._refuse(view, given.space)
+        labels = None if given.y is None else torch.as_tensor(given.y)
+        self.train_ = TrainRows(x=x, y=predicted, labels=labels)
+        self._held_out = given.held_out
+        self._fit(self.train_)
+        self.fit_seconds_ = time.perf_counter() - started
+        return self
+
+    def explain(self, X: Any, target: Any = None) -> ExplanationResult:
+        """Return one outcome per row of `X`.
+
+        Args:
+            X: a DataFrame in original units, or an (n, d) array or tensor of encoded rows.
+            target: the wanted class (label, or position for encoded rows) or one per row;
+                "opposite" for two classes; for regression a value or one per row in units of the
+                training range. By default the desirable class of the dataset, the opposite class,
+                or the prediction plus 20 % of the range.
+        """
+        view = self._view(Budget(self.time_limit))
+        prepared = prepare(self, X, target, view)
+        self._refuse(view, prepared.space)
+        self._require_fit()
+        started = time.perf_counter()
+        answers = self._answer_in_batches(prepared, view)
+        self._synchronise()
+        seconds = {
+            "fit": getattr(self, "fit_seconds_", 0.0),
+            "explain": time.perf_counter() - started,
+        }
+        return assemble(self, prepared, answers, view, seconds)
+
+    def explain_dataloader(self, loader: Any) -> ExplanationResult:
+        """Explain the rows of a loader; a method that needs training rows fits on its split."""
+        rows = loader.dataset
+        if not hasattr(self, "train_") and getattr(rows, "split", None) is not None:
+            self.fit(rows.split)
+        if hasattr(rows, "rows"):
+            return self.explain(rows.rows)
+        return self.explain(torch.cat([batch[0] for batch in loader]))
+
+    # -- settings ----------------------------------------------------------------------------
+
+    @classmethod
+    def _own_parameters(cls) -> list[str]:
+        names: dict[str, None] = {}
+        for base in reversed(cls.__mro__):
+            init = base.__dict__.get("__init__")
+            if init is None or base is object:
+                continue
+            for p in inspect.signature(init).parameters.values():
+                if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+                    names[p.name] = None
+        return list(names)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return all settings by name, the model included."""
+        names = [*self._own_parameters(), *Options.__annotations__]
+        return {n: getattr(self, n) for n in dict.fromkeys(names)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                hint = did_you_mean(name, self.get_params())
+                raise ConfigError(f"{type(self).__name__} has no setting {name!r}; {hint}")
+            setattr(self, name, value)
+        return self
+
+    def clone(self) -> Self:
+        """Return an unfitted copy with the same settings."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.model).__name__})"
+
+    # -- machinery ---------------------------------------------------------------------------
+
+    def _view(self, budget: Budget) -> ModelView:
+        return ModelView(self.model, tolerance=self.tolerance, budget=budget)
+
+    def _refuse(self, view: ModelView, space: FeatureSpace) -> None:
+        who = type(self).__name__
+        if view.task not in self.tasks:
+            raise UnsupportedError(f"{who} does not work for {view.task.value}")
+        if Need.GRADIENTS in self.needs and not view.differentiable:
+            raise UnsupportedError(
+                f"{who} needs gradients; {type(self.model).__name__} has no logits(). "
+                "Use a method without that need, or cel.models.fit_surrogate(...) explicitly"
+            )
+        if Need.LINEAR_MODEL in self.needs and view.linear() is None:
+            raise UnsupportedError(
+                f"{who} needs a linear model; {type(self.model).__name__} is not"
+            )
+        if Need.DENSITY in self.needs and getattr(self, "gen_model", None) is None:
+            raise MissingInputError(f"{who} needs a density; pass gen_model=")
+        kinds = {Support(f.kind) for f in space}
+        missing = sorted(k.value for k in kinds - self.supports)
+        if missing:
+            raise UnsupportedError(f"{who} does not support {', '.join(missing)} features")
+        if view.task is Task.CLASSIFICATION and view.n_outputs > 2:
+            if Support.MULTICLASS not in self.supports:
+                raise UnsupportedError(f"{who} works for two classes, not {view.n_outputs}")
+        elif (
+            view.task is Task.REGRESSION
+            and view.n_outputs > 1
+            and Support.MULTIOUTPUT not in self.supports
+        ):
+            raise UnsupportedError(f"{who} works for one output, not {view.n_outputs}")
+        self._check(view, space)
+
+    def _require_fit(self) -> None:
+        if Need.TRAIN_ROWS in self.needs and not hasattr(self, "train_"):
+            raise NotFittedError(
+                f"{type(self).__name__} needs training rows; call fit(split) or fit(X, y) first"
+            )
+
+    def _answer_in_batches(self, prepared: Prepared, view: ModelView) -> list[tuple[Any, Answer]]:
+        todo = np.flatnonzero(prepared.todo)
+        size = self.batch_size or _rows_per_batch(prepared.space.width * self._copies)
+        if self.max_queries is not None:
+            view.budget.max_queries = view.budget.queries + self.max_queries * len(todo)
+        parts = [todo[i : i + size] for i in range(0, len(todo), size)]
+        answers = []
+        for part in self._progress(parts):
+            if view.budget.expired:
+                break
+            query = self._query(prepared, part, view)
+            reply = self._explain(query)
+            answer = reply if isinstance(reply, Answer) else Answer(x=reply)
+            if answer.x.shape != query.x.shape:
+                raise UnsupportedError(
+                    f"{type(self).__name__}._explain returned shape {tuple(answer.x.shape)} "
+                    f"for rows of shape {tuple(query.x.shape)}"
+                )
+            answers.append((part, answer))
+        return answers
+
+    def _query(self, prepared: Prepared, rows: Any, view: ModelView) -> Query:
+        x = torch.as_tensor(prepared.x[rows]).to(self._device())
+        target = torch.as_tensor(prepared.target_values[rows]).to(self._device())
+        if view.task is Task.REGRESSION:
+            target = target.to(x.dtype)
+        return Query(
+            x=x,
+            target=target,
+            region=Region.around(prepared.space, x),
+            model=view,
+            rng=RowStreams.of(x, self.random_state),
+            budget=view.budget,
+        )
+
+    def _device(self) -> torch.device:
+        return torch.device(getattr(self.model, "device", "cpu"))
+
+    def _synchronise(self) -> None:
+        if self._device().type == "cuda":
+            torch.cuda.synchronize()
+
+    def _progress(self, parts: list[Any]) -> Any:
+        if not self.progress:
+            return parts
+        from rich.progress import track
+
+        return track(parts, description=self.name or type(self).__name__)
+
+
+def _rows_per_batch(values_per_row: int, memory: int = 2**29) -> int:
+    """Return how many rows fit into `memory` bytes of float32 values."""
+    return int(np.clip(memory // (4 * max(values_per_row, 1)), 16, 8192))
+
+
+class LocalMixin:
+    """One explanation per row."""
+
+    scope: ClassVar[Scope] = Scope.LOCAL
+
+
+class GroupMixin:
+    """One explanation per group of rows."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+
+
+class GlobalMixin:
+    """One explanation for all rows."""
+
+    scope: ClassVar[Scope] = Scope.GLOBAL

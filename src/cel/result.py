@@ -1,0 +1,235 @@
+"""What a method answers: one outcome per row, in encoded numbers and in original units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cel.errors import DataError
+from cel.protocols import Status, Task
+from cel.space import FeatureSpace, Target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cel.preprocessing import PreprocessingPipeline
+
+__all__ = ["EvaluationContext", "ExplanationResult"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvaluationContext:
+    """What metrics may look at besides the result itself; never stored.
+
+    Attributes:
+        model: the predictor that was explained.
+        density: a density over encoded rows, or None.
+        x_train: (m, d) encoded training rows, or None.
+        y_train: (m,) or (m, o) what the model predicts for them, or None.
+        x_test: (t, d) held-out rows, or None.
+        y_test: what the model predicts for them, or None.
+    """
+
+    model: Any = None
+    density: Any = None
+    x_train: np.ndarray | None = None
+    y_train: np.ndarray | None = None
+    x_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExplanationResult:
+    """Counterfactuals for n rows; every array has n entries and nothing is ever reordered.
+
+    Attributes:
+        x_origs: (n, d) encoded rows.
+        x_cfs: (n, d) encoded counterfactuals, NaN where there is none.
+        y_origs: (n,) predicted class positions, or (n, o) predicted values.
+        y_cf_targets: (n,) wanted class positions, or (n, o) wanted values.
+        y_cfs: predictions for the counterfactuals, -1 or NaN where there is none.
+        status: (n,) `cel.protocols.Status` values.
+        source_ids: (n,) labels of the rows, taken from the index of the frame that was given.
+        space: the encoded features.
+        pipeline: how to decode rows, or None for plain arrays.
+        target: the outcome column, or None.
+        x_sets: (n, k, d) several verified counterfactuals per row, NaN padded, or None.
+        cf_group_ids: (n,) group, rule or direction that answered, -1 for none, or None.
+        seconds: wall-clock seconds by stage ("fit", "explain").
+        method: registry name of the method.
+        params: its settings.
+        logs: anything worth telling, by topic.
+        context: model, density and training rows for metrics; not stored.
+    """
+
+    x_origs: np.ndarray
+    x_cfs: np.ndarray
+    y_origs: np.ndarray
+    y_cf_targets: np.ndarray
+    y_cfs: np.ndarray
+    status: np.ndarray
+    source_ids: np.ndarray
+    space: FeatureSpace
+    pipeline: PreprocessingPipeline | None = None
+    target: Target | None = None
+    x_sets: np.ndarray | None = None
+    cf_group_ids: np.ndarray | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    method: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    logs: Mapping[str, Any] = field(default_factory=dict)
+    context: EvaluationContext | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.x_origs)
+        for name in ("x_cfs", "y_origs", "y_cf_targets", "y_cfs", "status", "source_ids"):
+            if len(getattr(self, name)) != n:
+                raise DataError(f"{name} has {len(getattr(self, name))} rows, x_origs has {n}")
+        if self.x_origs.shape != self.x_cfs.shape or self.x_origs.shape[1:] != (self.space.width,):
+            raise DataError(
+                f"rows have shape {self.x_origs.shape}, counterfactuals {self.x_cfs.shape}, "
+                f"the space has {self.space.width} columns"
+            )
+        holds = ~np.isnan(self.x_cfs).any(1)
+        if not np.array_equal(holds, self.has_candidate):
+            row = int(np.flatnonzero(holds != self.has_candidate)[0])
+            raise DataError(f"row {row} has status {self.status[row]!r} but its values disagree")
+
+    def __len__(self) -> int:
+        return len(self.x_origs)
+
+    @property
+    def task(self) -> Task:
+        """Classification or regression."""
+        return Task.REGRESSION if self.y_cf_targets.ndim == 2 else Task.CLASSIFICATION
+
+    @property
+    def found(self) -> np.ndarray:
+        """(n,) bool: rows with a verified counterfactual."""
+        return np.asarray(self.status == Status.FOUND.value)
+
+    @property
+    def has_candidate(self) -> np.ndarray:
+        """(n,) bool: rows that hold a counterfactual, verified or not."""
+        return self.found | (self.status == Status.INVALID.value)
+
+    @property
+    def explained(self) -> np.ndarray:
+        """(n,) bool: rows that needed an explanation (not already in the target class)."""
+        return np.asarray(self.status != Status.NOT_APPLICABLE.value)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows ended in each status."""
+        names, numbers = np.unique(self.status, return_counts=True)
+        return {str(n): int(c) for n, c in zip(names, numbers, strict=True)}
+
+    def select(self, rows: Any) -> ExplanationResult:
+        """Return some rows, given as positions or as a mask."""
+        arrays = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs", "status", "source_ids")
+        optional = ("x_sets", "cf_group_ids")
+        changes = {n: getattr(self, n)[rows] for n in arrays}
+        changes |= {n: getattr(self, n)[rows] for n in optional if getattr(self, n) is not None}
+        return replace(self, **changes)
+
+    def with_context(self, context: EvaluationContext) -> ExplanationResult:
+        """Return the same result with another context."""
+        return replace(self, context=context)
+
+    # -- original units ----------------------------------------------------------------------
+
+    def decode(self, x: np.ndarray) -> pd.DataFrame:
+        """Return encoded rows in original units; without a pipeline, columns get encoded names."""
+        import pandas as pd
+
+        if self.pipeline is not None:
+            return self.pipeline.inverse_transform(x)
+        return pd.DataFrame(x, columns=list(self.space.column_names))
+
+    def originals(self) -> pd.DataFrame:
+        """Return the explained rows in original units."""
+        return self.decode(self.x_origs).set_axis(self.source_ids, axis=0)
+
+    def to_frame(self, *, invalid: bool = False, sets: bool = False) -> pd.DataFrame:
+        """Return the counterfactuals in original units, indexed like the rows they answer.
+
+        Args:
+            invalid: also show candidates that failed verification, marked in `status`.
+            sets: show all counterfactuals of a row, not only the first.
+        """
+        if sets and self.x_sets is not None:
+            return self._sets_frame()
+        rows = self.has_candidate if invalid else self.found
+        frame = self.decode(self.x_cfs[rows]).set_axis(self.source_ids[rows], axis=0)
+        return frame.assign(status=self.status[rows]) if invalid else frame
+
+    def _sets_frame(self) -> pd.DataFrame:
+        assert self.x_sets is not None
+        row, number = np.nonzero(~np.isnan(self.x_sets).any(-1))
+        frame = self.decode(self.x_sets[row, number])
+        frame.insert(0, "alternative", number)
+        return frame.set_axis(self.source_ids[row], axis=0)
+
+    def changes(self) -> pd.DataFrame:
+        """Return one line per changed feature: row, feature, from, to, in original units."""
+        import pandas as pd
+
+        from cel.space.distances import changed_features
+
+        rows = np.flatnonzero(self.found)
+        before = self.decode(self.x_origs[rows])
+        after = self.decode(self.x_cfs[rows])
+        moved = changed_features(self.x_origs[rows], self.x_cfs[rows], self.space)
+        row, feature = np.nonzero(moved)
+        names = np.array(self.space.names, dtype=object)[feature]
+        known = np.array([n in before.columns for n in names], dtype=bool)
+        row, names = row[known], names[known]
+        columns = before.columns.get_indexer(names)
+        return pd.DataFrame(
+            {
+                "row": self.source_ids[rows][row],
+                "feature": names,
+                "from": before.to_numpy(dtype=object)[row, columns],
+                "to": after.to_numpy(dtype=object)[row, columns],
+            }
+        )
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{n} {s}" for s, n in self.counts().items())
+        return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
+
+    def _repr_html_(self) -> str:
+        head = self.changes().head(50).to_html(index=False)
+        return f"<p>{self!r}</p>{head}"
+
+    # -- files -------------------------------------------------------------------------------
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the result to one parquet file, completely or not at all."""
+        from cel.result_io import write_parquet
+
+        write_parquet(self, Path(path))
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> ExplanationResult:
+        """Read a result written by `to_parquet`."""
+        from cel.result_io import read_parquet
+
+        return read_parquet(Path(path))
+
+    def to_json(self) -> str:
+        """Return the result as JSON text."""
+        from cel.result_io import to_document
+
+        return json.dumps(to_document(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ExplanationResult:
+        """Read a result written by `to_json`."""
+        from cel.result_io import from_document
+
+        return from_document(json.loads(text))

@@ -1,0 +1,125 @@
+"""Descent steps with one optimiser state per row, so that rows can stop and restart alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Adam", "Fista", "Prox", "Sgd", "State", "Stepper", "soft_threshold"]
+
+Prox = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(point (a, d), step size (a, d) or (a, 1), row numbers (a,)) -> point after the proximal map."""
+
+
+def soft_threshold(x: Tensor, amount: Tensor | float) -> Tensor:
+    """Shrink towards zero: the proximal map of `amount * |x|`.
+
+    >>> soft_threshold(torch.tensor([2.0, -0.5]), 1.0)
+    tensor([1., -0.])
+    """
+    return x.sign() * (x.abs() - amount).clamp(min=0)
+
+
+@dataclass
+class State:
+    """Tensors whose first axis runs over rows."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def select(self, rows: Tensor) -> State:
+        """Keep some rows."""
+        return State({k: v[rows] for k, v in self.tensors.items()})
+
+
+class Stepper(Protocol):
+    """One descent step for a batch of rows."""
+
+    def start(self, x: Tensor) -> State:
+        """Return a fresh state for the rows of `x` (a, d)."""
+        ...
+
+    def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return the moved rows; `state` is updated in place."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Plain gradient steps, followed by a proximal map if one is given."""
+
+    lr: float = 0.1
+    prox: Prox | None = None
+
+    def start(self, x: Tensor) -> State:
+        """Return a fresh state."""
+        return State()
+
+    def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return `prox(x - lr * grad)`."""
+        moved = x - self.lr * grad
+        if self.prox is None:
+            return moved
+        return self.prox(moved, torch.full_like(x[:, :1], self.lr), rows)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, 2015), elementwise, with a step counter per row.
+
+    The proximal map is taken in Adam's own metric: its step is `lr / (sqrt(v) + eps)` in each
+    coordinate. With the plain `lr` instead, an L1 term stops every coordinate that has a small
+    gradient.
+    """
+
+    lr: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    prox: Prox | None = None
+
+    def start(self, x: Tensor) -> State:
+        """Return a fresh state."""
+        zeros = torch.zeros_like(x)
+        return State({"m": zeros, "v": zeros.clone(), "t": torch.zeros_like(x[:, :1])})
+
+    def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return the rows after one bias-corrected step."""
+        s, (b1, b2) = state.tensors, self.betas
+        s["t"] = s["t"] + 1
+        s["m"] = b1 * s["m"] + (1 - b1) * grad
+        s["v"] = b2 * s["v"] + (1 - b2) * grad * grad
+        mean, var = s["m"] / (1 - b1 ** s["t"]), s["v"] / (1 - b2 ** s["t"])
+        eta = self.lr / (var.sqrt() + self.eps)
+        moved = x - eta * mean
+        return moved if self.prox is None else self.prox(moved, eta, rows)
+
+
+@dataclass(frozen=True)
+class Fista:
+    """Accelerated proximal gradient (Beck and Teboulle, 2009), steps decaying as sqrt(1 - t/T).
+
+    The gradient must be taken at `x`, which is the extrapolated point; `State.tensors["a"]` holds
+    the proximal point itself.
+    """
+
+    lr: float = 0.01
+    steps: int = 1000
+    prox: Prox | None = None
+
+    def start(self, x: Tensor) -> State:
+        """Return a fresh state."""
+        return State({"a": x.clone(), "t": torch.zeros_like(x[:, :1])})
+
+    def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return the next extrapolated point."""
+        s = state.tensors
+        lr = self.lr * (1 - s["t"] / self.steps).clamp(min=1e-4).sqrt()
+        moved = x - lr * grad
+        new = moved if self.prox is None else self.prox(moved, lr, rows)
+        s["t"] = s["t"] + 1
+        out = new + s["t"] / (s["t"] + 3) * (new - s["a"])
+        s["a"] = new
+        return out
