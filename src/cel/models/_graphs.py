@@ -42,7 +42,7 @@ class GraphedStep:
 
     def _aside(self, index: Tensor, weight: Tensor | None) -> Tensor:
         """Run eagerly on a side stream, as a later capture asks for."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             loss = self.step(index, weight)

@@ -37,22 +37,22 @@ class Pool:
         self.device = self.tensors[0].device
 
     def shuffled(self, generators: Sequence[torch.Generator], active: Sequence[int]) -> Tensor:
-        """Return positions of all rows in random order, (n,) or (s, n); short models repeat rows."""
+        """Return all rows' positions in random order, (n,) or (s, n); short models repeat rows."""
         orders = [torch.randperm(self.counts[i], generator=generators[i]) for i in active]
         return self._index(orders, active)
 
     def ordered(self, active: Sequence[int]) -> Tensor:
-        """Return positions of all rows in their order, (n,) or (s, n); short models repeat rows."""
+        """Return all rows' positions in their order, (n,) or (s, n); short models repeat rows."""
         return self._index([torch.arange(self.counts[i]) for i in active], active)
 
     def weight(self, active: Sequence[int], piece: slice) -> Tensor | None:
         """Return (s, n) ones for rows and zeros for repeated ones; None when all are rows."""
-        counts = torch.tensor([self.counts[i] for i in active])
-        stop = min(piece.stop, int(counts.max()))
-        if stop <= int(counts.min()):
+        own = [self.counts[i] for i in active]
+        stop = min(piece.stop, max(own))
+        if stop <= min(own):
             return None
         positions = torch.arange(piece.start, stop)
-        return (positions < counts[:, None]).float().to(self.device)
+        return (positions < torch.tensor(own)[:, None]).float().to(self.device)
 
     def batch(self, index: Tensor) -> tuple[Tensor, ...]:
         """Return the rows at `index` of every table, (n, ...) or (s, n, ...)."""

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-__all__ = ["Linear", "mlp"]
+from cel.errors import ConfigError
+
+__all__ = ["Linear", "Network", "affine"]
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `x W' + b`, model by model when `weight` is (s, out, in) and `bias` is (s, out)."""
+    if weight.dim() == 2:
+        return nn.functional.linear(x, weight, bias)
+    if bias is None:
+        return torch.bmm(x, weight.mT)
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
 
 
 class Linear(nn.Linear):
     """An affine map whose weights may carry a leading axis of `s` models.
 
-    With weights (out, in) it maps (n, in) to (n, out). After stacking, weights are (s, out, in) and
-    it maps (s, n, in) to (s, n, out) with one batched product.
+    With weights (out, in) it maps (n, in) to (n, out). After stacking, weights are (s, out, in)
+    and it maps (s, n, in) to (s, n, out) with one batched product.
 
     >>> Linear(3, 2)(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
@@ -24,20 +34,34 @@ class Linear(nn.Linear):
         return affine(input, self.weight, self.bias)
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `x W' + b`, model by model when `weight` is (s, out, in) and `bias` is (s, out)."""
-    if weight.dim() == 2:
-        return F.linear(x, weight, bias)
-    if bias is None:
-        return torch.bmm(x, weight.mT)
-    return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+class Network(nn.Module):
+    """ReLU layers, then an affine one whose outputs are rescaled by `shift` and `scale`.
 
+    Regression keeps the range of its targets there, so that the layers work on unit scale.
+    """
 
-def mlp(n_in: int, hidden: tuple[int, ...], n_out: int, dropout: float = 0.0) -> nn.Sequential:
-    """Return a ReLU network with the given hidden widths."""
-    layers: list[nn.Module] = []
-    for width_in, width in zip((n_in, *hidden), hidden, strict=False):
-        layers += [Linear(width_in, width), nn.ReLU()]
-        if dropout > 0:
-            layers.append(nn.Dropout(dropout))
-    return nn.Sequential(*layers, Linear((n_in, *hidden)[-1], n_out))
+    stackable = True
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, n_in: int, hidden: tuple[int, ...], n_out: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if not all(isinstance(h, int) and h > 0 for h in hidden):
+            raise ConfigError(f"hidden widths must be positive integers, got {hidden!r}")
+        if not 0.0 <= dropout < 1.0:
+            raise ConfigError(f"dropout must lie in [0, 1), got {dropout!r}")
+        layers: list[nn.Module] = []
+        for width_in, width in zip((n_in, *hidden), hidden, strict=False):
+            layers += [Linear(width_in, width), nn.ReLU()]
+            if dropout > 0:
+                layers.append(nn.Dropout(dropout))
+        self.layers = nn.Sequential(*layers, Linear((n_in, *hidden)[-1], n_out))
+        self.register_buffer("shift", torch.zeros(1, n_out))
+        self.register_buffer("scale", torch.ones(1, n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., n, n_in) to (..., n, n_out)."""
+        out: Tensor = self.layers(x) * self.scale + self.shift
+        return out

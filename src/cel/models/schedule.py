@@ -60,5 +60,7 @@ PREDICTOR_PRESETS = {
 }
 FLOW_PRESETS = {
     "paper": Schedule(epochs=2000, patience=100, batch_size=1024, lr=3e-3, min_delta=0.0),
-    "default": Schedule(epochs=300, patience=20, batch_size=512, lr=3e-3, min_delta=1e-4, clip=5.0),
+    "default": Schedule(
+        epochs=300, patience=20, batch_size=512, lr=3e-3, min_delta=1e-4, clip=5.0
+    ),
 }

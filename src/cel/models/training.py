@@ -130,7 +130,7 @@ class _Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         rows = self.jobs[0].loss(self.module, *self.rows.batch(index))
         losses = rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum(-1)
-        losses.sum().backward()
+        torch.autograd.backward(losses.sum())
         if self.schedule.clip is not None:
             self._clip(self.schedule.clip)
         self.optimizer.step()

@@ -45,6 +45,12 @@ def _numeric(space: FeatureSpace, x: Tensor) -> Tensor:
     return x[:, torch.as_tensor(space.numeric_columns, device=x.device)]
 
 
+def _unit(space: FeatureSpace) -> np.ndarray:
+    """(d,) range of each column; 1 where it is zero or unbounded."""
+    width = space.vector("upper") - space.vector("lower")
+    return np.where(np.isfinite(width) & (width > 0), width, 1.0)
+
+
 def _differs(space: FeatureSpace, a: Tensor, b: Tensor) -> Tensor:
     """(n, c) bool: which categorical features differ."""
     columns = [list(f.columns) for f in space.categorical_features]
@@ -76,8 +82,7 @@ def mad_scale(X: Any, space: FeatureSpace) -> np.ndarray:
     """
     x = np.asarray(X, dtype=np.float64)
     scale = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
-    width = space.vector("upper") - space.vector("lower")
-    for fallback in (x.std(axis=0), width, np.ones(x.shape[1])):
+    for fallback in (x.std(axis=0), _unit(space)):
         scale = np.where(scale > 1e-12, scale, fallback)
     return np.asarray(scale)
 
@@ -115,8 +120,7 @@ def encoded_hamming(a: Any, b: Any, space: FeatureSpace) -> Any:
 def changed_numbers(a: Any, b: Any, space: FeatureSpace) -> Any:
     """(n, q) bool: which numeric features changed by more than 1e-6 of their range."""
     x, y = _pair(a, b)
-    width = space.vector("upper") - space.vector("lower")
-    unit = to_tensor(np.where(width > 0, width, 1.0), x)
+    unit = to_tensor(_unit(space), x)
     moved = (x - y).abs() > CHANGE * unit
     return _give(_numeric(space, moved), a)
 
@@ -134,8 +138,7 @@ def changed_features(a: Any, b: Any, space: FeatureSpace) -> Any:
 def gower(a: Any, b: Any, space: FeatureSpace) -> Any:
     """Mean over features of |difference| / range, or inequality of categories (Gower, 1971)."""
     x, y = _pair(a, b)
-    width = space.vector("upper") - space.vector("lower")
-    unit = to_tensor(np.where(width > 0, width, 1.0), x)
+    unit = to_tensor(_unit(space), x)
     numbers = _numeric(space, (x - y).abs() / unit).sum(-1)
     return _give((numbers + _differs(space, x, y).to(x.dtype).sum(-1)) / len(space), a)
 

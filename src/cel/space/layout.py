@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cel.space.constraints import Implication, LinearRelation
+from cel.space.constraints import LinearRelation
 from cel.space.feature_space import FeatureSpace
 
-__all__ = ["Layout"]
+__all__ = ["TOLERANCE", "Layout"]
+
+TOLERANCE = 1e-6  # of the size of a column
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Layout:
     real: Tensor  # (g, k) bool: not padding
     relations: Tensor  # (r, d) coefficients
     bounds: Tensor  # (r,)
+    tolerance: Tensor  # (d,) differences below this count as none
+    ranks: tuple[tuple[int, Tensor], ...]  # (column, reachable values) of restricted ordinals
 
     @classmethod
     def of(cls, space: FeatureSpace, like: Tensor) -> Layout:
@@ -63,6 +68,8 @@ class Layout:
             real=padding,
             relations=relations,
             bounds=bounds,
+            tolerance=_tolerance(space, like),
+            ranks=_ranks(space, like),
         )
 
 
@@ -88,6 +95,18 @@ def _relations(space: FeatureSpace, like: Tensor) -> tuple[Tensor, Tensor]:
     return matrix, bounds
 
 
-def implications(space: FeatureSpace) -> list[Implication]:
-    """Return the implications of a space."""
-    return [c for c in space.constraints if isinstance(c, Implication)]
+def _tolerance(space: FeatureSpace, like: Tensor) -> Tensor:
+    """Return TOLERANCE of the size of each column, which is what 32-bit values can hold."""
+    bounds = np.stack([space.vector("lower"), space.vector("upper")])
+    size = np.abs(np.where(np.isfinite(bounds), bounds, 0.0)).max(0)
+    return torch.as_tensor(TOLERANCE * np.maximum(size, 1.0), dtype=like.dtype, device=like.device)
+
+
+def _ranks(space: FeatureSpace, like: Tensor) -> tuple[tuple[int, Tensor], ...]:
+    out = []
+    for f in space:
+        if f.kind == "ordinal" and f.allowed is not None:
+            ranks = [r for r, reachable in enumerate(f.allowed_mask) if reachable]
+            values = [f.anchor + (f.step or 1.0) * r for r in ranks]
+            out.append((f.columns[0], torch.tensor(values, dtype=like.dtype, device=like.device)))
+    return tuple(out)

@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cel.errors import DataError
+from cel.errors import ConfigError, DataError
 from cel.space._arrays import array_in_array_out, to_tensor
-from cel.space.constraints import Implication
 from cel.space.feature_space import FeatureSpace
-from cel.space.layout import Layout, implications
+from cel.space.layout import TOLERANCE, Layout
+from cel.space.rules import Rules
 from cel.space.simplex import project_simplex
 
 __all__ = ["Region"]
-
-TOLERANCE = 1e-6  # of a unit-scaled column
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +52,11 @@ class Region:
         x = to_tensor(origin)
         if x.ndim != 2 or x.shape[1] != space.width:
             raise DataError(f"expected rows of {space.width} columns, got shape {tuple(x.shape)}")
+        for f in space.categorical_features:
+            if not f.one_hot:
+                raise ConfigError(
+                    f"categorical feature {f.name!r} is not one-hot; a region needs encoded rows"
+                )
         lay = Layout.of(space, x)
         lower = torch.minimum(lay.lower, x)
         upper = torch.maximum(lay.upper, x)
@@ -64,6 +67,10 @@ class Region:
 
     def __len__(self) -> int:
         return len(self.origin)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules(self.space, self.layout, self.origin)
 
     @cached_property
     def fixed(self) -> Tensor:
@@ -116,7 +123,10 @@ class Region:
         x = to_tensor(x, self.origin)
         x = torch.where(self.layout.numeric, self._snap_numbers(x), self._snap_categories(x))
         x = torch.where(self.fixed, self.origin, x)
-        return self._repair(x) if self.space.constraints else x
+        if not self.space.constraints:
+            return x
+        pulled = torch.where(self.layout.numeric, self._snap_numbers(self._rules.pull(x)), x)
+        return self._rules.give_back(pulled)
 
     @array_in_array_out
     def contains(self, x: Any) -> Any:
@@ -132,21 +142,25 @@ class Region:
         The kinds are immutable, direction, bound, category, integer and relation.
         """
         x = to_tensor(x, self.origin)
-        lay, moved = self.layout, (x - self.origin).abs() > TOLERANCE
-        wrong_way = (lay.up & (x < self.origin - TOLERANCE)) | (
-            lay.down & (x > self.origin + TOLERANCE)
+        lay, tol = self.layout, self.layout.tolerance
+        moved = (x - self.origin).abs() > tol
+        free = moved & lay.numeric & lay.mutable
+        wrong_way = free & torch.where(x < self.origin, lay.up, lay.down)
+        outside = free & (
+            (x < torch.minimum(lay.lower, self.origin) - tol)
+            | (x > torch.maximum(lay.upper, self.origin) + tol)
         )
-        outside = (x < torch.minimum(lay.lower, self.origin) - TOLERANCE) | (
-            x > torch.maximum(lay.upper, self.origin) + TOLERANCE
-        )
-        off_grid = (self._nearest_grid(x) - x).abs() > TOLERANCE
+        # What leaves the box of this row for neither reason has been frozen.
+        frozen = free & ((x < self.lower - tol) | (x > self.upper + tol)) & ~wrong_way & ~outside
+        grid = self._nearest_grid(x)
+        bad_blocks, frozen_blocks = self._broken_blocks(x)
         return {
-            "immutable": self._count_features(self.fixed & moved & ~lay.up & ~lay.down),
-            "direction": (wrong_way & lay.numeric & lay.mutable).sum(-1),
-            "bound": (outside & lay.numeric & ~self.fixed).sum(-1),
-            "category": self._broken_blocks(x),
-            "integer": (off_grid & (lay.step > 0) & moved & ~self.fixed).sum(-1),
-            "relation": self._broken_constraints(x).sum(-1),
+            "immutable": self._count_features(frozen | (moved & ~lay.mutable)) + frozen_blocks,
+            "direction": wrong_way.sum(-1),
+            "bound": outside.sum(-1),
+            "category": bad_blocks + (self._forbidden_ranks(grid) & free).sum(-1),
+            "integer": (((grid - x).abs() > tol) & free).sum(-1),
+            "relation": self._rules.broken(x).sum(-1),
         }
 
     # -- numbers -----------------------------------------------------------------------------
@@ -157,15 +171,35 @@ class Region:
         return torch.where(lay.step > 0, lay.anchor + step * ((x - lay.anchor) / step).round(), x)
 
     def _snap_numbers(self, x: Tensor) -> Tensor:
-        lay = self.layout
+        lay, tol = self.layout, self.layout.tolerance
         inside = torch.minimum(torch.maximum(x, self.lower), self.upper)
         grid = self._nearest_grid(inside)
         # Rounding may leave the box by less than a step: take the grid point on the other side.
-        grid = torch.where(grid > self.upper + TOLERANCE, grid - lay.step, grid)
-        grid = torch.where(grid < self.lower - TOLERANCE, grid + lay.step, grid)
-        outside = (grid > self.upper + TOLERANCE) | (grid < self.lower - TOLERANCE)
-        home = outside | ((grid - self.origin).abs() <= TOLERANCE) | (inside == self.origin)
-        return torch.where((lay.step > 0) & home, self.origin, grid)
+        grid = torch.where(grid > self.upper + tol, grid - lay.step, grid)
+        grid = torch.where(grid < self.lower - tol, grid + lay.step, grid)
+        outside = (grid > self.upper + tol) | (grid < self.lower - tol)
+        home = outside | ((grid - self.origin).abs() <= tol) | (inside == self.origin)
+        return self._snap_ranks(inside, torch.where((lay.step > 0) & home, self.origin, grid))
+
+    def _snap_ranks(self, x: Tensor, out: Tensor) -> Tensor:
+        """Write the nearest rank that may be reached, or the origin, for restricted ordinals."""
+        for column, values in self.layout.ranks:
+            home, tol = self.origin[:, column, None], self.layout.tolerance[column]
+            choices = torch.cat([home, values.expand(len(x), -1)], 1)
+            closed = (choices < self.lower[:, column, None] - tol) | (
+                choices > self.upper[:, column, None] + tol
+            )
+            distance = (x[:, column, None] - choices).abs().masked_fill(closed, torch.inf)
+            out[:, column] = choices.gather(1, distance.argmin(1, keepdim=True))[:, 0]
+        return out
+
+    def _forbidden_ranks(self, grid: Tensor) -> Tensor:
+        """(n, d) bool: ordinal columns at a rank that may not be reached."""
+        out = torch.zeros_like(grid, dtype=torch.bool)
+        for column, values in self.layout.ranks:
+            away = (grid[:, column, None] - values).abs() > self.layout.tolerance[column]
+            out[:, column] = away.all(-1)
+        return out
 
     # -- categories --------------------------------------------------------------------------
 
@@ -203,92 +237,24 @@ class Region:
         unknown = ~present.any(-1) & (self._in_blocks(x).abs() * lay.real < TOLERANCE).all(-1)
         return self._to_columns(torch.where(unknown[..., None], torch.zeros_like(hard), hard))
 
-    def _broken_blocks(self, x: Tensor) -> Tensor:
+    def _broken_blocks(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Count the mutable blocks of each row that are no reachable category, and frozen ones."""
         lay = self.layout
         if not lay.blocks.numel():
-            return torch.zeros(len(x), dtype=torch.long, device=x.device)
-        block = self._in_blocks(x) * lay.real
+            none = torch.zeros(len(x), dtype=torch.long, device=x.device)
+            return none, none
+        block, home = self._in_blocks(x) * lay.real, self._in_blocks(self.origin) * lay.real
         soft = (torch.minimum(block.abs(), (block - 1).abs()) > TOLERANCE).any(-1)
         not_one = (block.sum(-1) - 1).abs() > TOLERANCE
-        forbidden = ((block > 0.5) & ~self._in_blocks(self.reachable)).any(-1)
-        same = ((block - self._in_blocks(self.origin) * lay.real).abs() <= TOLERANCE).all(-1)
-        return ((soft | not_one | forbidden) & ~same).sum(-1)
+        known = lay.reachable[lay.blocks] | (home > 0.5)
+        forbidden = ((block > 0.5) & ~known).any(-1)
+        frozen = ((block > 0.5) & known & ~self._in_blocks(self.reachable)).any(-1)
+        changed = ((block - home).abs() > TOLERANCE).any(-1) & lay.mutable[lay.blocks[:, 0]]
+        bad = changed & (soft | not_one | forbidden)
+        return bad.sum(-1), (changed & ~bad & frozen).sum(-1)
 
     def _count_features(self, columns: Tensor) -> Tensor:
         """(n, d) bool -> (n,) number of features with at least one true column."""
         hits = torch.zeros(len(columns), len(self.space), device=columns.device)
         hits.index_add_(1, self.layout.owner, columns.to(hits.dtype))
         return (hits > 0).sum(-1)
-
-    # -- constraints between features --------------------------------------------------------
-
-    @cached_property
-    def _slack_bounds(self) -> Tensor:
-        """(n, r) bounds, widened where the origin breaks the relation itself."""
-        return torch.maximum(self.layout.bounds, self.origin @ self.layout.relations.T)
-
-    @cached_property
-    def _excused(self) -> Tensor:
-        """(n, i) implications that the origin breaks itself."""
-        return self._broken_implications(self.origin)
-
-    def _broken_implications(self, x: Tensor) -> Tensor:
-        rules = implications(self.space)
-        broken = [self._given(x, r) & ~self._then(x, r) for r in rules]
-        empty = torch.zeros(len(x), 0, dtype=torch.bool, device=x.device)
-        return torch.stack(broken, -1) if broken else empty
-
-    def _given(self, x: Tensor, rule: Implication) -> Tensor:
-        return self._has_value(x, rule.feature, rule.values)
-
-    def _then(self, x: Tensor, rule: Implication) -> Tensor:
-        return self._has_value(x, rule.then_feature, rule.then_values)
-
-    def _has_value(self, x: Tensor, name: str, values: tuple[Any, ...]) -> Tensor:
-        feature = self.space[name]
-        ranks = [feature.categories.index(v) for v in values]
-        if feature.one_hot:
-            return x[:, [feature.columns[r] for r in ranks]].sum(-1) > 0.5
-        step = feature.step or 1.0
-        targets = torch.tensor([feature.anchor + step * r for r in ranks]).to(x)
-        return ((x[:, feature.columns[0], None] - targets).abs() < step / 2).any(-1)
-
-    def _broken_constraints(self, x: Tensor) -> Tensor:
-        """(n, r + i) bool: linear relations first, then implications."""
-        value = x @ self.layout.relations.T
-        scale = self.layout.relations.abs().sum(-1).clamp(min=1.0)
-        linear = value > self._slack_bounds + TOLERANCE * scale
-        return torch.cat([linear, self._broken_implications(x) & ~self._excused], -1)
-
-    def _repair(self, x: Tensor) -> Tensor:
-        """Pull broken relations towards the origin, then give back what is still broken."""
-        x = torch.where(self.layout.numeric, self._snap_numbers(self._pull(x)), x)
-        names = [c.features for c in self._ordered_constraints()]
-        for _ in range(len(names) + 1):
-            broken = self._broken_constraints(x)
-            if not broken.any():
-                break
-            for i, involved in enumerate(names):
-                columns = [c for n in involved for c in self.space[n].columns]
-                x[:, columns] = torch.where(
-                    broken[:, i, None], self.origin[:, columns], x[:, columns]
-                )
-        return x
-
-    def _ordered_constraints(self) -> list[Any]:
-        rules = implications(self.space)
-        return [c for c in self.space.constraints if c not in rules] + list(rules)
-
-    def _pull(self, x: Tensor) -> Tensor:
-        """Shrink the changes in each broken relation until it holds (closed form)."""
-        for i, row in enumerate(self.layout.relations):
-            home, value = self.origin @ row, x @ row
-            room = (self._slack_bounds[:, i] - home).clamp(min=0)
-            share = torch.where(
-                value > self._slack_bounds[:, i],
-                room / (value - home).clamp(min=1e-12),
-                torch.ones_like(value),
-            )
-            pulled = self.origin + share[:, None] * (x - self.origin)
-            x = torch.where((row != 0) & self.layout.numeric, pulled, x)
-        return x

@@ -1,4 +1,4 @@
-"""Networks in which output j sees only the inputs that come before it, for a whole flow at once."""
+"""Networks whose output j sees only the inputs before it, for a whole flow at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 __all__ = ["MaskedNet", "autoregressive_degrees", "coupling_degrees"]
+
+MATRIX = 2
 
 
 def autoregressive_degrees(n_transforms: int, n_features: int) -> Tensor:
@@ -49,75 +51,64 @@ class MaskedNet(nn.Module):
         n_params: numbers wanted per input.
         hidden: width of a hidden layer.
         n_hidden: number of hidden layers.
-        strict: whether output j may see inputs of lower rank only (True).
 
-    >>> net = MaskedNet(autoregressive_degrees(2, 3), n_context=0, n_params=2, hidden=8, n_hidden=2)
-    >>> weights = net.weights(torch.zeros(5, 0))
-    >>> net(torch.zeros(5, 3), weights[0]).shape
+    >>> ranks = autoregressive_degrees(2, 3)
+    >>> net = MaskedNet(ranks, n_context=0, n_params=2, hidden=8, n_hidden=2)
+    >>> net(torch.zeros(5, 3), None, net.weights()[0]).shape
     torch.Size([5, 2, 3])
     """
 
-    mask_in: Tensor
+    mask_first: Tensor
     mask_hidden: Tensor
     mask_out: Tensor
-    mask_skip: Tensor
 
     def __init__(
         self, degrees: Tensor, *, n_context: int, n_params: int, hidden: int, n_hidden: int
     ) -> None:
         super().__init__()
         t, d = degrees.shape
-        self.shape = (n_params, d)
+        self.sizes, self.shape = [hidden, n_params * d], (n_params, d)
         rank = _hidden_degrees(degrees, hidden, n_context)  # (t, h)
         out = degrees.repeat(1, n_params)
-        for name, low, high, ties in (
-            ("mask_in", degrees, rank, True),
-            ("mask_hidden", rank, rank, True),
-            ("mask_out", rank, out, False),
-            ("mask_skip", degrees, out, False),
-        ):
-            self.register_buffer(name, _mask(low, high, ties=ties))
-        self.w_in = nn.Parameter(_uniform(t, d + n_context, hidden)[:, :d])
-        self.c_in = nn.Parameter(_uniform(t, d + n_context, hidden)[:, d:])
-        self.b_in = nn.Parameter(torch.zeros(t, hidden))
+        seen = torch.cat((degrees, degrees.new_zeros(t, n_context)), 1)  # the context is rank 0
+        skip = _mask(seen, out, ties=False)
+        self.register_buffer("mask_first", torch.cat((_mask(seen, rank, ties=True), skip), -1))
+        self.register_buffer("mask_hidden", _mask(rank, rank, ties=True))
+        self.register_buffer("mask_out", _mask(rank, out, ties=False))
+        first = torch.cat((_uniform(t, d + n_context, hidden), torch.zeros_like(skip)), -1)
+        self.w_first = nn.Parameter(first)
+        self.b_first = nn.Parameter(torch.zeros(t, 1, hidden + n_params * d))
         self.w_hidden = nn.ParameterList(_uniform(t, hidden, hidden) for _ in range(n_hidden - 1))
-        self.b_hidden = nn.ParameterList(torch.zeros(t, hidden) for _ in range(n_hidden - 1))
+        self.b_hidden = nn.ParameterList(torch.zeros(t, 1, hidden) for _ in range(n_hidden - 1))
         self.w_out = nn.Parameter(torch.zeros(t, hidden, n_params * d))
-        self.w_skip = nn.Parameter(torch.zeros(t, d, n_params * d))
-        self.c_out = nn.Parameter(torch.zeros(t, n_context, n_params * d))
-        self.b_out = nn.Parameter(torch.zeros(t, n_params * d))
 
-    def weights(self, context: Tensor) -> list[tuple[Tensor, ...]]:
-        """Mask all weights once and send the context (..., n, c) through, for every transform.
+    def weights(self) -> list[tuple[Tensor, ...]]:
+        """Mask the weights of all transforms and return them transform by transform.
 
-        Masks cost one product per kind of layer instead of one per layer, which is most of the
-        time of a narrow network.
+        Masks cost one product per kind of layer instead of one per layer.
         """
-        stacks = [
-            (self.w_in * self.mask_in).unbind(-3),
-            _with_context(context, self.c_in, self.b_in).unbind(-3),
-            (self.w_out * self.mask_out).unbind(-3),
-            (self.w_skip * self.mask_skip).unbind(-3),
-            _with_context(context, self.c_out, self.b_out).unbind(-3),
-        ]
+        stacks = [self.w_first * self.mask_first, self.b_first, self.w_out * self.mask_out]
         for weight, bias in zip(self.w_hidden, self.b_hidden, strict=True):
-            stacks += [(weight * self.mask_hidden).unbind(-3), bias.unsqueeze(-2).unbind(-3)]
-        return list(zip(*stacks, strict=True))
+            stacks += [weight * self.mask_hidden, bias]
+        return list(zip(*(s.unbind(-3) for s in stacks), strict=True))
 
-    def forward(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
-        """Return (..., n, p, d) numbers for the inputs (..., n, d) of one transform."""
-        w_in, b_in, w_out, w_skip, b_out, *rest = weights
-        h = torch.relu(x @ w_in + b_in)
+    def forward(self, x: Tensor, context: Tensor | None, weights: tuple[Tensor, ...]) -> Tensor:
+        """Return (..., n, p, d) numbers for inputs (..., n, d) and context (..., n, c)."""
+        w_first, b_first, w_out, *rest = weights
+        inputs = x if context is None else torch.cat((x, context), -1)
+        h, skip = torch.split(_add_product(b_first, inputs, w_first), self.sizes, -1)
+        h = torch.relu(h)
         for weight, bias in zip(rest[::2], rest[1::2], strict=True):
-            h = h + torch.relu(h @ weight + bias)
-        return (h @ w_out + x @ w_skip + b_out).unflatten(-1, self.shape)
+            h = h + torch.relu(_add_product(bias, h, weight))
+        out = _add_product(skip, h, w_out)
+        return out.view(*out.shape[:-1], *self.shape)
 
 
-def _with_context(context: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return (..., t, n or 1, h): the part of a layer that does not depend on the row."""
-    if context.shape[-1] == 0:
-        return bias.unsqueeze(-2)
-    return context.unsqueeze(-3) @ weight + bias.unsqueeze(-2)
+def _add_product(bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """Return bias + x weight in one pass, for matrices or for stacks of them."""
+    if x.dim() == MATRIX:
+        return torch.addmm(bias, x, weight)
+    return torch.baddbmm(bias, x, weight)
 
 
 def _hidden_degrees(degrees: Tensor, hidden: int, n_context: int) -> Tensor:

@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 __all__ = ["Knots", "spline", "spline_inverse", "spline_knots"]
 
@@ -29,12 +29,12 @@ def spline_knots(params: Tensor, bound: float) -> Knots:
         x-knots, y-knots and slopes, each (..., k + 1, d).
     """
     k = (params.shape[-2] + 1) // 3
-    widths, heights, slopes = params.split((k, k, k - 1), -2)
-    inner = MIN_SLOPE + F.softplus(slopes + UNIT_SLOPE)
+    widths, heights, slopes = torch.split(params, [k, k, k - 1], -2)
+    inner = MIN_SLOPE + functional.softplus(slopes + UNIT_SLOPE)
     return (
         _positions(widths, bound),
         _positions(heights, bound),
-        F.pad(inner, (0, 0, 1, 1), value=1.0),
+        functional.pad(inner, (0, 0, 1, 1), value=1.0),
     )
 
 
@@ -66,15 +66,15 @@ def spline_inverse(y: Tensor, knots: Knots, bound: float) -> Tensor:
 
 def _positions(free: Tensor, bound: float) -> Tensor:
     size = MIN_SIZE + (1 - MIN_SIZE * free.shape[-2]) * free.softmax(-2)
-    ends = F.pad(size.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
-    return F.pad(2 * bound * ends - bound, (0, 0, 0, 1), value=bound)
+    ends = functional.pad(size.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
+    return functional.pad(2 * bound * ends - bound, (0, 0, 0, 1), value=bound)
 
 
 def _bin(x: Tensor, edges: Tensor, knots: Knots) -> tuple[Tensor, ...]:
     """Return x0, width, y0, height and the slopes at both ends of the bin that holds `x`."""
     index = (x.unsqueeze(-2) >= edges[..., 1:-1, :]).sum(-2, keepdim=True)
     both = torch.cat((index, index + 1), -2)
-    xs, ys, ds = (k.gather(-2, both) for k in torch.broadcast_tensors(*knots))
+    xs, ys, ds = (k.gather(-2, both) for k in knots)
     (x0, x1), (y0, y1), (d0, d1) = xs.unbind(-2), ys.unbind(-2), ds.unbind(-2)
     return x0, x1 - x0, y0, y1 - y0, d0, d1
 

@@ -1,0 +1,163 @@
+"""From a suite to cells: what has to be computed, under which names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cel.benchmark.keys import key_of
+from cel.benchmark.spec import MethodSpec, Suite
+from cel.cf_methods import METHODS, BaseCounterfactualMethod
+from cel.errors import ConfigError
+from cel.protocols import Need, Scope, Task
+
+__all__ = ["Block", "Cell", "Plan", "make_plan", "method_class"]
+
+STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 1, "score": 1}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of results: a method on one (dataset, fold, model)."""
+
+    dataset: str
+    fold: int
+    model: str
+    method: MethodSpec
+    explain_key: str
+    score_key: str
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return f"{self.dataset}/{self.fold}/{self.model}/{self.method.label}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """All cells that share a split, a predictor and a density; one worker does them in turn."""
+
+    dataset: str
+    fold: int
+    model: str
+    task: Task
+    split_key: str
+    predictor_key: str
+    density_key: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return f"{self.dataset}/{self.fold}/{self.model}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The blocks of a suite, in a fixed order."""
+
+    suite: Suite
+    blocks: tuple[Block, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, in order."""
+        return [c for b in self.blocks for c in b.cells]
+
+    def shard(self, number: int, of: int) -> Plan:
+        """Return every `of`-th block, starting with `number` (1-based)."""
+        if not 1 <= number <= of:
+            raise ConfigError(f"shard {number}/{of} does not exist; use 1/{of} to {of}/{of}")
+        return Plan(self.suite, self.blocks[number - 1 :: of])
+
+
+def method_class(name: str) -> type[BaseCounterfactualMethod]:
+    """Return a method by registry name or as `module:Class`."""
+    if ":" not in name:
+        _register_methods()
+        return METHODS.get(name)
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"cannot import method {name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseCounterfactualMethod)):
+        raise ConfigError(f"{name!r} is not a BaseCounterfactualMethod")
+    return found
+
+
+def _register_methods() -> None:
+    for package in ("local_methods", "global_methods", "group_methods"):
+        importlib.import_module(f"cel.cf_methods.{package}")
+
+
+def make_plan(suite: Suite) -> Plan:
+    """Return all blocks of a suite; unknown names are refused here, before any work."""
+    from cel.datasets.cards import load_card
+    from cel.models import MODELS
+
+    for model in (*suite.classifiers, *suite.regressors):
+        MODELS.get(model)
+    classes = {m.label: method_class(m.method) for m in suite.methods}
+    blocks: list[Block] = []
+    for name in suite.datasets:
+        card = load_card(name)
+        data = card.model_dump(mode="json")
+        models = suite.classifiers if card.task is Task.CLASSIFICATION else suite.regressors
+        for fold in suite.folds:
+            for model, params in models.items():
+                blocks.append(_block(suite, classes, name, data, card.task, fold, model, params))
+    return Plan(suite, tuple(blocks))
+
+
+def _block(
+    suite: Suite,
+    classes: Any,
+    name: str,
+    data: Any,
+    task: Task,
+    fold: int,
+    model: str,
+    params: Any,
+) -> Block:
+    split = key_of(
+        "split", STAGE_VERSION["split"], data, suite.binary, suite.n_folds, suite.seed, fold
+    )
+    predictor = key_of("predictor", STAGE_VERSION["predictor"], split, model, dict(params))
+    density = key_of("density", STAGE_VERSION["density"], predictor, dict(suite.density))
+    cells = []
+    for spec in suite.methods:
+        cls = classes[spec.label]
+        if task not in cls.tasks:
+            continue
+        explain = key_of(
+            "explain", STAGE_VERSION["explain"], predictor,
+            density if Need.DENSITY in cls.needs else None, spec.method, cls.version,
+            dict(spec.params), _target_rule(suite, cls.scope), suite.max_rows, suite.limits.time_s,
+        )  # fmt: skip
+        score = key_of(
+            "score", STAGE_VERSION["score"], explain, density, suite.metrics,
+            {k: dict(v) for k, v in suite.metric_params.items()},
+        )  # fmt: skip
+        cells.append(Cell(name, fold, model, spec, explain, score))
+    return Block(name, fold, model, task, split, predictor, density, tuple(cells))
+
+
+def _target_rule(suite: Suite, scope: Scope) -> Any:
+    """The wanted class: the card's, or as in the printed tables (local 0, global and group 1)."""
+    if suite.target == "card":
+        return "card"
+    return 0 if scope is Scope.LOCAL else 1
+
+
+def target_of(suite: Suite, scope: Scope) -> int | None:
+    """Return the wanted class position, or None for the card's own."""
+    rule = _target_rule(suite, scope)
+    return None if rule == "card" else int(rule)
+
+
+def missing(blocks: Iterable[Block], has: Any) -> list[Cell]:
+    """Return the cells for which `has(cell)` is false."""
+    return [c for b in blocks for c in b.cells if not has(c)]

@@ -1,0 +1,172 @@
+"""Run a suite: only what is missing, resumable at any moment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cel
+from cel.benchmark.collect import write_scores
+from cel.benchmark.plan import Plan, make_plan
+from cel.benchmark.spec import Suite, load_suite
+from cel.benchmark.store import Store
+from cel.benchmark.supervisor import Supervisor, Task
+from cel.errors import ConfigError, StoreError
+
+__all__ = ["RunSummary", "open_run", "pending_tasks", "run"]
+
+Watcher = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run ended.
+
+    Attributes:
+        total: cells of the plan.
+        ran: cells started now.
+        done: cells with scores.
+        skipped: cells whose method refused, with a reason.
+        failed: cells with an error, a timeout or too much memory.
+        seconds: wall-clock time.
+    """
+
+    total: int
+    ran: int
+    done: int
+    skipped: int
+    failed: int
+    seconds: float
+
+
+def environment() -> dict[str, Any]:
+    """Return what to cite: versions and machine."""
+    from importlib.metadata import version
+
+    packages = ("torch", "numpy", "pandas", "scikit-learn", "scipy")
+    return {
+        "cel": cel.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        **{p: version(p) for p in packages},
+    }
+
+
+def open_run(out: str | Path) -> tuple[Store, Plan]:
+    """Open the store of an earlier run together with its plan."""
+    if not (Path(out) / "store.json").exists():
+        raise StoreError(f"{out} is not a run; start one with: cel run quick --out {out}")
+    store = Store(out)
+    suite = store.read_json("suite.json")
+    if suite is None:
+        raise StoreError(f"{out} holds no suite; start one with: cel run quick --out {out}")
+    return store, make_plan(Suite.from_dict(suite))
+
+
+def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> list[Task]:
+    """Return the blocks with open cells; damaged entries count as open."""
+    tasks = []
+    plain = plan.suite.to_dict()
+    for block in plan.blocks:
+        cells = []
+        for cell in block.cells:
+            if store.has("score", cell.score_key) and store.intact("score", cell.score_key):
+                continue
+            if store.failure(cell.score_key) is not None and not retry_failed:
+                continue
+            cells.append(cell.score_key)
+        if cells:
+            tasks.append(Task(plain, block.dataset, block.fold, block.model, cells))
+    return tasks
+
+
+def run(
+    suite: str | Path | Mapping[str, Any] | Suite,
+    out: str | Path,
+    *,
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    shard: tuple[int, int] | None = None,
+    retry_failed: bool = False,
+    device: str = "cpu",
+    watch: Watcher | None = None,
+) -> RunSummary:
+    """Compute what is missing of a suite and write its score table.
+
+    Args:
+        suite: packaged name, YAML file, dict or `Suite`.
+        out: folder of the store; earlier results in it are used.
+        jobs: worker processes on this machine.
+        engine: "local" or "dask".
+        address: of a dask scheduler; None starts a local cluster.
+        shard: (i, n) to do every n-th block only.
+        retry_failed: also try cells that failed or were skipped before.
+        device: "cpu" or "cuda".
+        watch: called with every event.
+    """
+    if engine not in ("local", "dask"):
+        raise ConfigError(f"unknown engine {engine!r}; use local or dask")
+    started = time.perf_counter()
+    store, whole = Store(out), make_plan(load_suite(suite))
+    plan = whole if shard is None else whole.shard(*shard)
+    _remember(store, whole)
+    tasks = pending_tasks(plan, store, retry_failed=retry_failed)
+    count = sum(len(t.cells) for t in tasks)
+    store.log("run", suite=plan.suite.name, cells=len(plan.cells), open=count, argv=sys.argv[1:])
+    record = _recorder(store, watch)
+    record({"event": "plan", "total": len(plan.cells), "open": count})
+    if tasks and engine == "local":
+        Supervisor(
+            store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
+            report=record, log=store.root / "workers.log",
+        ).run(tasks)  # fmt: skip
+    elif tasks:
+        from cel.benchmark.cluster import run_on_dask
+
+        run_on_dask(tasks, store.root, address, jobs, device, record)
+    write_scores(store, whole)
+    return _summary(store, plan, count, time.perf_counter() - started)
+
+
+def _remember(store: Store, plan: Plan) -> None:
+    store.sweep()
+    store.write_json("suite.json", plan.suite.to_dict())
+    store.write_json("environment.json", environment())
+
+
+def _recorder(store: Store, watch: Watcher | None) -> Watcher:
+    """Make the function that keeps failures and passes events on."""
+
+    def record(event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind in ("fail", "skip"):
+            status = event.get("status", "error") if kind == "fail" else "skip"
+            names = ("label", "reason", "traceback")
+            store.fail(event["key"], {"status": status, **{n: event.get(n, "") for n in names}})
+        elif kind == "done":
+            store.forgive(event["key"])
+        store.log(**event)
+        if watch is not None:
+            watch(event)
+
+    return record
+
+
+def _summary(store: Store, plan: Plan, ran: int, seconds: float) -> RunSummary:
+    done = skipped = failed = 0
+    for cell in plan.cells:
+        if store.has("score", cell.score_key):
+            done += 1
+            continue
+        failure = store.failure(cell.score_key)
+        skipped += failure is not None and failure["status"] == "skip"
+        failed += failure is not None and failure["status"] != "skip"
+    return RunSummary(len(plan.cells), ran, done, skipped, failed, seconds)

@@ -1,0 +1,220 @@
+"""The five stages of a cell as pure functions of their inputs, and where their outputs are kept.
+
+split -> predictor -> density -> explain -> score
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cel.benchmark.keys import seed_of
+from cel.benchmark.plan import Block, Cell, method_class, target_of
+from cel.benchmark.spec import Suite
+from cel.benchmark.store import Store
+from cel.protocols import Need, Task
+from cel.result import EvaluationContext, ExplanationResult
+
+__all__ = ["Workbench"]
+
+
+@lru_cache(maxsize=2)
+def _folds(dataset: str, binary: bool, n_folds: int, seed: int) -> tuple[Any, ...]:
+    from cel.datasets import load_dataset
+
+    return tuple(load_dataset(dataset, binary=binary).folds(n_folds, seed=seed))
+
+
+class Workbench:
+    """Everything that the cells of one block share, made once and read from the store if there.
+
+    Args:
+        suite: the suite.
+        block: the block.
+        store: where finished stages are.
+        device: "cpu" or "cuda".
+    """
+
+    def __init__(self, suite: Suite, block: Block, store: Store, device: str = "cpu") -> None:
+        self.suite, self.block, self.store, self.device = suite, block, store, device
+        self._made: dict[str, Any] = {}
+
+    # -- shared stages -----------------------------------------------------------------------
+
+    @property
+    def split(self) -> Any:
+        """The fold."""
+        s = self.suite
+        return _folds(self.block.dataset, s.binary, s.n_folds, s.seed)[self.block.fold]
+
+    def predictor(self) -> Any:
+        """The trained model that is explained."""
+        return self._model("predictor", self.block.predictor_key, self._train_predictor)
+
+    def density(self) -> Any:
+        """The density of the rows, conditional on what the model predicts."""
+        return self._model("density", self.block.density_key, self._train_density)
+
+    def _model(self, stage: str, key: str, train: Any) -> Any:
+        from cel.models import load_model
+
+        if stage in self._made:
+            return self._made[stage]
+        if not self.store.intact(stage, key):
+            started = time.perf_counter()
+            model = train(key)
+            with self.store.writing(stage, key, self._spec(stage)) as folder:
+                model.save(folder / "model.safetensors")
+                seconds = {"seconds": time.perf_counter() - started}
+                (folder / "time.json").write_text(json.dumps(seconds))
+        # Read back even what was just made, so that a resumed run sees the very same model.
+        model = load_model(self.store.folder(stage, key) / "model.safetensors")
+        self._made[stage] = model
+        return model
+
+    def _train_predictor(self, key: str) -> Any:
+        from cel.models import MODELS
+
+        models = {**self.suite.classifiers, **self.suite.regressors}
+        cls = MODELS.get(self.block.model)
+        params = {"time_limit": self.suite.limits.train_s, **models[self.block.model]}
+        model = cls(random_state=seed_of(key, "fit"), device=self.device, **params)
+        return model.fit(_loader(self.split))
+
+    def _train_density(self, key: str) -> Any:
+        from cel.models import MODELS
+        from cel.models.generative import default_density
+
+        options = dict(self.suite.density)
+        name = options.pop("model", None)
+        shared: dict[str, Any] = {
+            "random_state": seed_of(key, "fit"),
+            "device": self.device,
+            "time_limit": self.suite.limits.train_s,
+            **options,
+        }
+        split = self.split
+        model = (
+            default_density(split.space, **shared) if name is None else MODELS.get(name)(**shared)
+        )
+        valid = (split.valid.X, self._predict(split.valid.X))
+        return model.fit(
+            split.train.X, self._predict(split.train.X), space=split.space, valid=valid
+        )
+
+    def _predict(self, x: np.ndarray) -> np.ndarray:
+        model = self.predictor()
+        if self.block.task is Task.REGRESSION:
+            return np.asarray(model.predict(x), dtype=np.float32).reshape(len(x), -1)
+        return np.asarray(model.predict_proba(x).argmax(1), dtype=np.int64)
+
+    def _spec(self, stage: str) -> dict[str, Any]:
+        b = self.block
+        return {"stage": stage, "dataset": b.dataset, "fold": b.fold, "model": b.model}
+
+    # -- one cell ----------------------------------------------------------------------------
+
+    def context(self) -> EvaluationContext:
+        """Model, density and rows for the metrics."""
+        if "context" not in self._made:
+            split = self.split
+            train = np.concatenate([split.train.X, split.valid.X])
+            self._made["context"] = EvaluationContext(
+                model=self.predictor(),
+                density=self.density(),
+                x_train=train,
+                y_train=self._predict(train),
+                x_test=split.test.X,
+                y_test=self._predict(split.test.X),
+            )
+        context: EvaluationContext = self._made["context"]
+        return context
+
+    def explain(self, cell: Cell) -> None:
+        """Compute and store the counterfactuals of a cell."""
+        if self.store.intact("explain", cell.explain_key):
+            return
+        cls = method_class(cell.method.method)
+        extra = {"gen_model": self.density()} if Need.DENSITY in cls.needs else {}
+        options: dict[str, Any] = {
+            "random_state": seed_of(cell.explain_key, "explain"),
+            "time_limit": self.suite.limits.time_s,
+        }
+        method = cls(self.predictor(), **(options | extra | dict(cell.method.params)))
+        method.fit(self.split)
+        result = self._explain_rows(method, target_of(self.suite, cls.scope))
+        with self.store.writing("explain", cell.explain_key, self._cell_spec(cell)) as folder:
+            result.to_parquet(folder / "result.parquet")
+
+    def _explain_rows(self, method: Any, target: int | None) -> ExplanationResult:
+        test = self.split.test
+        if self.block.task is Task.CLASSIFICATION:
+            if target is None:
+                target = self.split.target.desired_position
+            goal = 1 if target is None else target
+            rows = np.flatnonzero(self._predict(test.X) != goal)
+        else:
+            goal, rows = None, np.arange(len(test.X))
+        rows = rows[: self.suite.max_rows]
+        result: ExplanationResult = method.explain(test.X[rows], _label(goal, self.split.target))
+        return replace(result, source_ids=np.asarray(test.index)[rows])
+
+    def score(self, cell: Cell) -> None:
+        """Compute and store the metrics of a cell."""
+        from cel.metrics import MetricsOrchestrator
+
+        if self.store.intact("score", cell.score_key):
+            return
+        path = self.store.folder("explain", cell.explain_key) / "result.parquet"
+        result = ExplanationResult.from_parquet(path).with_context(self.context())
+        orchestra = MetricsOrchestrator(
+            conf_path=self.suite.metrics, params=self.suite.metric_params
+        )
+        scores = orchestra.compute(result)
+        with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
+            _write_scores(folder, scores, result)
+
+    def _cell_spec(self, cell: Cell) -> dict[str, Any]:
+        m = cell.method
+        return self._spec("cell") | {
+            "method": m.label,
+            "implementation": m.method,
+            "params": dict(m.params),
+            "scope": method_class(m.method).scope.value,
+            "task": self.block.task.value,
+            "explain_key": cell.explain_key,
+        }
+
+
+def _label(position: int | None, target: Any) -> Any:
+    return None if position is None else target.classes[position]
+
+
+def _loader(split: Any) -> Any:
+    from cel.datasets import loader_of
+
+    return loader_of(split, "train")
+
+
+def _write_scores(folder: Path, scores: Any, result: ExplanationResult) -> None:
+    values = {name: _number(scores[name]) for name in scores}
+    timed = {n for n in values if n.startswith("time_") or n == "ms_per_row"}
+    document = {
+        "rows": len(result),
+        "status": result.counts(),
+        "scores": {n: v for n, v in values.items() if n not in timed},
+        "reasons": dict(scores.reasons),
+    }
+    (folder / "scores.json").write_text(json.dumps(document, sort_keys=True))
+    (folder / "times.json").write_text(json.dumps({n: values[n] for n in sorted(timed)}))
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

@@ -1,0 +1,109 @@
+"""A worker process: blocks come in as JSON lines, events go out as JSON lines.
+
+Run as `python -m cel.benchmark.worker STORE DEVICE`. Whatever libraries print goes to stderr; the
+real standard output carries events only. The worker ends when its input ends, so it never outlives
+the run that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from cel.errors import MissingInputError, UnsupportedError
+
+__all__ = ["main", "work"]
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def work(task: dict[str, Any], store_path: str, device: str, emit: Emit) -> None:
+    """Do the cells of one block and tell about each."""
+    from cel.benchmark.plan import make_plan
+    from cel.benchmark.spec import Suite
+    from cel.benchmark.stages import Workbench
+    from cel.benchmark.store import Store
+
+    suite = Suite.from_dict(task["suite"])
+    part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
+    (block,) = make_plan(part).blocks
+    bench = Workbench(suite, block, Store(store_path), device)
+    wanted = set(task["cells"])
+    limits = suite.limits
+    _attempt(
+        bench, "train", block.label, limits.train_s * 2 + limits.grace_s, emit, bench.predictor
+    )
+    for cell in block.cells:
+        if cell.score_key not in wanted:
+            continue
+        seconds = limits.time_s + limits.grace_s + limits.train_s
+        _attempt_cell(bench, cell, seconds, emit)
+
+
+def _attempt(bench: Any, kind: str, label: str, seconds: float, emit: Emit, act: Any) -> None:
+    emit({"event": "start", "kind": kind, "label": label, "seconds": seconds})
+    act()
+    emit({"event": "end", "kind": kind, "label": label})
+
+
+def _attempt_cell(bench: Any, cell: Any, seconds: float, emit: Emit) -> None:
+    about = {"kind": "cell", "label": cell.label, "key": cell.score_key}
+    emit({"event": "start", "seconds": seconds, **about})
+    started = time.perf_counter()
+    try:
+        bench.explain(cell)
+        bench.score(cell)
+    except (UnsupportedError, MissingInputError) as refusal:
+        emit({"event": "skip", "reason": str(refusal), **about})
+    except Exception as failure:  # noqa: BLE001 - the one place where any failure becomes a row
+        reason = f"{type(failure).__name__}: {failure}"
+        emit({"event": "fail", "reason": reason, "traceback": traceback.format_exc(), **about})
+    else:
+        emit({"event": "done", "wall_s": time.perf_counter() - started, **about})
+
+
+def main(arguments: list[str]) -> int:
+    """Serve blocks until the input ends."""
+    store_path, device = arguments
+    channel = os.fdopen(os.dup(1), "w", encoding="utf8")
+    os.dup2(2, 1)
+    _limit_threads()
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+
+    def emit(event: dict[str, Any]) -> None:
+        channel.write(json.dumps(event, default=str) + "\n")
+        channel.flush()
+
+    emit({"event": "ready", "pid": os.getpid()})
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            work(task, store_path, device, emit)
+        except Exception as failure:  # noqa: BLE001 - a block that cannot start fails all its cells
+            reason = f"{type(failure).__name__}: {failure}"
+            trace = traceback.format_exc()
+            emit({"event": "block_failed", "reason": reason, "traceback": trace})
+        emit({"event": "idle"})
+    return 0
+
+
+def _limit_threads() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _die_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

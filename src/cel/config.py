@@ -1,0 +1,115 @@
+"""YAML files become checked, frozen specifications here; nothing else reads YAML."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from cel.errors import ConfigError
+from cel.registry import did_you_mean
+
+__all__ = ["Label", "StrictModel", "load_yaml_model", "read_yaml", "write_yaml"]
+
+M = TypeVar("M", bound="StrictModel")
+Label = str | int | float | bool
+
+
+class StrictModel(BaseModel):
+    """Base of all specifications: typed, frozen, and unknown keys are errors with a hint.
+
+    Subclasses declare fields with types and defaults; what types cannot say goes into `check`,
+    which raises ValueError.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        for key in data if isinstance(data, Mapping) else ():
+            if key not in cls.model_fields:
+                hint = did_you_mean(str(key), cls.model_fields)
+                raise ValueError(f"unknown key {key!r}; {hint}")
+        return data
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
+
+
+def load_yaml_model(path: str | os.PathLike[str], model: type[M]) -> M:
+    """Read a YAML file and check it against `model`; problems name the file and the key."""
+    data = read_yaml(path)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = [_problem(e["loc"], e["msg"]) for e in error.errors()[:3]]
+        raise ConfigError(f"{os.fspath(path)}: {'; '.join(problems)}") from None
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in location).lstrip(".")
+    text = message.removeprefix("Value error, ")
+    return f"{key}: {text}" if key else text
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses duplicate keys, which YAML forbids and PyYAML accepts."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                text = f"key {key.value!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the mapping in a YAML file; problems name the file and the line."""
+    name = os.fspath(path)
+    try:
+        data = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror}); check the path") from None
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{name}{line}: {error.problem or 'not valid YAML'}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML ({error})") from None
+    if not isinstance(data, dict):
+        kind = "is empty" if data is None else f"holds a {type(data).__name__}"
+        raise ConfigError(f"{name}: {kind}; expected `key: value` lines")
+    return data
+
+
+def write_yaml(
+    path: str | os.PathLike[str], data: Mapping[str, Any], *, comment: str = ""
+) -> None:
+    """Write a mapping as YAML, all or nothing; an existing file is never replaced."""
+    target = Path(path)
+    if target.exists():
+        raise ConfigError(f"{target}: exists already; delete it or choose another name")
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    body = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=99)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=target.parent, suffix=".part", delete=False, encoding="utf-8"
+        ) as part:
+            part.write(head + body)
+        os.replace(part.name, target)
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot be written ({error.strerror})") from None

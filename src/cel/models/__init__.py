@@ -1,0 +1,53 @@
+"""Models to be explained, densities that judge plausibility, adapters for foreign models."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cel.models.adapters import WrappedModel, wrap
+    from cel.models.base import (
+        MODELS,
+        ClassifierPytorchMixin,
+        GenerativePytorchMixin,
+        PytorchBase,
+        RegressionPytorchMixin,
+        load_model,
+    )
+    from cel.models.stacking import fit_many
+    from cel.models.surrogate import SurrogateModel, fit_surrogate
+
+_HOMES = {
+    "MODELS": "base",
+    "ClassifierPytorchMixin": "base",
+    "GenerativePytorchMixin": "base",
+    "PytorchBase": "base",
+    "RegressionPytorchMixin": "base",
+    "SurrogateModel": "surrogate",
+    "WrappedModel": "adapters",
+    "fit_many": "stacking",
+    "fit_surrogate": "surrogate",
+    "load_model": "base",
+    "wrap": "adapters",
+}
+
+__all__ = [
+    "MODELS",
+    "ClassifierPytorchMixin",
+    "GenerativePytorchMixin",
+    "PytorchBase",
+    "RegressionPytorchMixin",
+    "SurrogateModel",
+    "WrappedModel",
+    "fit_many",
+    "fit_surrogate",
+    "load_model",
+    "wrap",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"cel.models.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,43 @@
+"""A multilayer perceptron that tells classes apart."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import nn
+
+from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
+from cel.models.layers import Network
+
+__all__ = ["MLPClassifier"]
+
+
+class MLPClassifier(ClassifierPytorchMixin, PytorchBase):
+    """ReLU network with softmax outputs, fitted by cross entropy.
+
+    Args:
+        hidden: widths of the hidden layers.
+        dropout: share of hidden units left out while training.
+        options: see `PytorchBase`.
+
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.2], [0.8], [1.0]])
+    >>> model = MLPClassifier(hidden=(8,), epochs=50, lr=0.1).fit(X, ["no", "no", "yes", "yes"])
+    >>> model.predict([[0.1], [0.9]]).tolist()
+    ['no', 'yes']
+    """
+
+    name = "mlp"
+
+    def __init__(
+        self,
+        *,
+        hidden: tuple[int, ...] = (256, 256),
+        dropout: float = 0.0,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(**options)
+        self.hidden, self.dropout = hidden, dropout
+
+    def _build(self, n_in: int, n_out: int) -> nn.Module:
+        return Network(n_in, tuple(self.hidden), n_out, dropout=self.dropout)

@@ -1,0 +1,178 @@
+"""Repeated linearisation: solve the problem exactly for the tangent of the model, move, repeat.
+
+Where the cost has a closed form for a linear model (`cel.search.closed_forms`), a trust region
+around it reaches a stationary point of the same problem as a weighted descent in tens of model
+calls instead of thousands (sequential linear programming; Fletcher and Sainz de la Maza, 1989).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from cel.search.budget import Budget
+from cel.search.closed_forms import Nearest
+from cel.search.gradient import Accept, Found, RowFunction
+
+__all__ = ["linearised_search"]
+
+Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(points (a, d), row numbers (a,)) -> (surplus (a,), its gradient (a, d)); wanted: surplus >= 0."""
+Solve = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Nearest]
+"""(w (a, d), gap (a,), lower (a, d), upper (a, d), row numbers (a,)) -> offsets from the centre."""
+
+NEAR = 1e-3  # points whose surplus is at least minus this are worth an acceptance test
+SMALLEST_RADIUS = 1e-4
+SMALLEST_GAIN = 1e-6
+
+
+@dataclass
+class _State:
+    """Where the rows of the search stand; the first axis of every tensor runs over rows."""
+
+    rows: Tensor  # (a,)
+    x: Tensor  # (a, d)
+    surplus: Tensor  # (a,)
+    slope: Tensor  # (a, d)
+    radius: Tensor  # (a,)
+    penalty: Tensor  # (a,) price of a missing unit of surplus in the merit
+
+    def select(self, keep: Tensor) -> _State:
+        return _State(**{f.name: getattr(self, f.name)[keep] for f in fields(self)})
+
+
+def linearised_search(
+    linearise: Linearise,
+    solve: Solve,
+    *,
+    center: Tensor,
+    start: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    width: Tensor,
+    accept: Accept,
+    cost: RowFunction,
+    grid: Tensor | None = None,
+    steps: int = 30,
+    radius: float = 1.0,
+    budget: Budget | None = None,
+) -> Found:
+    """Minimise a cost around `center` (n, d) subject to `surplus >= 0`, from `start` (n, d).
+
+    Args:
+        linearise: surplus and its gradient.
+        solve: the cheapest offset for a linear surplus inside a box.
+        center: (n, d) where the cost is least.
+        start: (n, d) first points.
+        lower: (n, d) smallest values.
+        upper: (n, d) largest values.
+        width: (d,) units of the trust region.
+        accept: acceptance test on the point as it will be returned.
+        cost: cost of a point, used for the merit and to compare accepted points.
+        grid: (d,) grid widths, 0 for none; points rounded the helpful way are tested as well.
+        steps: model linearisations per row.
+        radius: first radius of the trust region, in widths.
+        budget: ends the search early.
+    """
+    best = Found.nothing(start)
+    if not len(start):
+        return best
+    everyone = torch.arange(len(start), device=start.device)
+    surplus, slope = linearise(start, everyone)
+    state = _State(
+        everyone, start, surplus, slope, torch.full_like(surplus, radius), 0 * surplus
+    )
+    best = _test(best, state, start, surplus, slope, center, accept, cost, grid)
+    for _ in range(steps):
+        rows = state.rows
+        trial, plan = _propose(state, solve, center[rows], lower[rows], upper[rows], width)
+        surplus, slope = linearise(trial, rows)
+        best = _test(best, state, trial, surplus, slope, center, accept, cost, grid)
+        gain = _judge(state, plan, trial, surplus, slope, width, cost)
+        live = (state.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
+        if not bool(live.any()) or (budget is not None and budget.expired):
+            break
+        if int(live.sum()) * 4 <= 3 * len(live):
+            state = state.select(live.nonzero()[:, 0])
+    return best
+
+
+def _propose(
+    s: _State, solve: Solve, center: Tensor, lower: Tensor, upper: Tensor, width: Tensor
+) -> tuple[Tensor, Nearest]:
+    reach = s.radius[:, None] * width
+    low, high = torch.maximum(lower, s.x - reach), torch.minimum(upper, s.x + reach)
+    gap = (s.slope * (s.x - center)).sum(1) - s.surplus
+    plan = solve(s.slope, gap, low - center, high - center, s.rows)
+    trial = torch.minimum(torch.maximum(center + plan.delta, lower), upper)
+    return torch.where(trial.isfinite(), trial, s.x), plan
+
+
+def _judge(
+    s: _State,
+    plan: Nearest,
+    trial: Tensor,
+    surplus: Tensor,
+    slope: Tensor,
+    width: Tensor,
+    cost: RowFunction,
+) -> Tensor:
+    """Move rows whose merit falls, adapt the radii, return the relative gains that were promised.
+
+    The merit is `cost + penalty * missing surplus`; the penalty is kept above twice the price, so
+    that a step that closes the gap is worth its cost.
+    """
+    here, there = cost(s.x, s.rows), cost(trial, s.rows)
+    missing, expected = (-s.surplus).clamp(min=0), s.surplus + (s.slope * (trial - s.x)).sum(1)
+    progress = missing - (-expected).clamp(min=0)
+    needed = 2 * (there - here) / progress.clamp(min=1e-12)
+    needed = torch.where(progress > 1e-9, needed, torch.zeros_like(needed))
+    price = torch.where(plan.feasible, 2 * plan.price, torch.zeros_like(needed))
+    s.penalty = torch.maximum(s.penalty, torch.maximum(needed, price))
+    promised = here - there + s.penalty * progress
+    delivered = here - there + s.penalty * (missing - (-surplus).clamp(min=0))
+    ratio = delivered / promised.clamp(min=1e-12)
+    better = (delivered > 0) & (ratio > 1e-3)
+    moved = ((trial - s.x).abs() / width).amax(1)
+    s.x = torch.where(better[:, None], trial, s.x)
+    s.slope = torch.where(better[:, None], slope, s.slope)
+    s.surplus = torch.where(better, surplus, s.surplus)
+    grown = torch.where(ratio > 0.75, torch.maximum(s.radius, 2 * moved), s.radius)
+    s.radius = torch.where(ratio < 0.25, torch.minimum(s.radius, moved) / 3, grown)
+    return promised / (here + s.penalty * missing).clamp(min=1e-12)
+
+
+def _test(
+    best: Found,
+    s: _State,
+    x: Tensor,
+    surplus: Tensor,
+    slope: Tensor,
+    center: Tensor,
+    accept: Accept,
+    cost: RowFunction,
+    grid: Tensor | None,
+) -> Found:
+    """Offer the points that are near enough to the wanted side."""
+    near = (surplus >= -NEAR).nonzero()[:, 0]
+    rows = s.rows[near]
+    best = _offer(best, x[near], rows, accept, cost)
+    if grid is None or not bool((grid > 0).any()):
+        return best
+    helpful = slope[near].sign() * grid * 0.499 * (x[near] != center[rows])
+    return _offer(best, x[near] + helpful, rows, accept, cost)
+
+
+def _offer(best: Found, x: Tensor, rows: Tensor, accept: Accept, cost: RowFunction) -> Found:
+    if not len(rows):
+        return best
+    with torch.no_grad():
+        seen, ok = accept(x, rows)
+        price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
+    better = price < best.cost[rows]
+    chosen = rows[better]
+    best.x[chosen], best.cost[chosen], best.ok[chosen] = seen[better], price[better], True
+    return best

@@ -1,0 +1,103 @@
+"""Constraints between features around given rows: which ones a candidate breaks, and repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cel.space.constraints import Implication, LinearRelation
+from cel.space.feature_space import FeatureSpace
+from cel.space.layout import Layout
+
+__all__ = ["Rules"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The relations and implications of a space; what the origin breaks itself is excused.
+
+    Attributes:
+        space: the features.
+        layout: column-wise tensors of the space.
+        origin: (n, d) rows.
+    """
+
+    space: FeatureSpace
+    layout: Layout
+    origin: Tensor
+
+    @cached_property
+    def columns(self) -> list[list[int]]:
+        """Columns that take part in each constraint: linear relations first, then implications."""
+        kinds = (LinearRelation, Implication)
+        ordered = [c for kind in kinds for c in self.space.constraints if isinstance(c, kind)]
+        return [[c for n in rule.features for c in self.space[n].columns] for rule in ordered]
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """(n, r) bounds, widened where the origin breaks the relation itself."""
+        return torch.maximum(self.layout.bounds, self.origin @ self.layout.relations.T)
+
+    @cached_property
+    def _excused(self) -> Tensor:
+        """(n, i) implications that the origin breaks itself."""
+        return self._broken_implications(self.origin)
+
+    def broken(self, x: Tensor) -> Tensor:
+        """(n, r + i) bool: which constraints the rows of `x` (n, d) break."""
+        lay = self.layout
+        slack = lay.relations.abs() @ lay.tolerance
+        linear = x @ lay.relations.T > self.bounds + slack.clamp(min=float(lay.tolerance.min()))
+        return torch.cat([linear, self._broken_implications(x) & ~self._excused], -1)
+
+    def pull(self, x: Tensor) -> Tensor:
+        """Shrink the changes in each broken relation until it holds (closed form)."""
+        for i, row in enumerate(self.layout.relations):
+            home, value = self.origin @ row, x @ row
+            room = (self.bounds[:, i] - home).clamp(min=0)
+            share = torch.where(
+                value > self.bounds[:, i],
+                room / (value - home).clamp(min=1e-12),
+                torch.ones_like(value),
+            )
+            pulled = self.origin + share[:, None] * (x - self.origin)
+            x = torch.where((row != 0) & self.layout.numeric, pulled, x)
+        return x
+
+    def give_back(self, x: Tensor) -> Tensor:
+        """Reset the features of broken constraints to the origin until none is broken.
+
+        A constraint whose features are all at the origin holds, so each pass settles at least one.
+        """
+        for _ in range(len(self.columns) + 1):
+            broken = self.broken(x)
+            if not broken.any():
+                break
+            for i, columns in enumerate(self.columns):
+                x[:, columns] = torch.where(
+                    broken[:, i, None], self.origin[:, columns], x[:, columns]
+                )
+        return x
+
+    def _broken_implications(self, x: Tensor) -> Tensor:
+        rules = [c for c in self.space.constraints if isinstance(c, Implication)]
+        broken = [
+            self._has_value(x, r.feature, r.values)
+            & ~self._has_value(x, r.then_feature, r.then_values)
+            for r in rules
+        ]
+        empty = torch.zeros(len(x), 0, dtype=torch.bool, device=x.device)
+        return torch.stack(broken, -1) if broken else empty
+
+    def _has_value(self, x: Tensor, name: str, values: tuple[Any, ...]) -> Tensor:
+        feature = self.space[name]
+        ranks = [feature.categories.index(v) for v in values]
+        if feature.one_hot:
+            return x[:, [feature.columns[r] for r in ranks]].sum(-1) > 0.5
+        step = feature.step or 1.0
+        targets = torch.tensor([feature.anchor + step * r for r in ranks]).to(x)
+        return ((x[:, feature.columns[0], None] - targets).abs() < step / 2).any(-1)

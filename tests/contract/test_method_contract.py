@@ -1,0 +1,55 @@
+"""One contract suite over every registered method."""
+
+from functools import cache
+
+import pytest
+
+import cel.cf_methods.global_methods
+import cel.cf_methods.group_methods
+import cel.cf_methods.local_methods  # noqa: F401
+from cel.cf_methods import METHODS
+from cel.testing import CHECKS, PROBLEMS
+from cel.testing.contract import applicable
+
+
+@cache
+def _problem(name):
+    return PROBLEMS[name]()
+
+
+@cache
+def _refusal(method, problem):
+    return applicable(METHODS.get(method), _problem(problem))
+
+
+def _own(name):
+    return METHODS.get(name).__module__.startswith("cel.")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("method", [m for m in METHODS.names() if _own(m)])
+def test_contract(method, problem, check):
+    refusal = _refusal(method, problem)
+    if refusal is not None:
+        pytest.skip(f"declared unsupported: {refusal}")
+    CHECKS[check](METHODS.get(method), _problem(problem))
+
+
+EXPECTED = {
+    "binary_numeric": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
+                       "sace", "ares", "globe_ce", "glance", "tcrex"},
+    "mixed": {"wachter", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex", "sace", "ares",
+              "globe_ce", "glance", "tcrex"},
+    "three_classes": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
+                      "sace", "ares", "globe_ce", "glance", "tcrex"},
+    "regression": {"wachter", "cearm", "globe_ce", "tcrex"},
+    "multi_output": {"wachter", "cearm"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", EXPECTED)
+def test_methods_work_where_they_must(problem):
+    """A refusal may not hide a method that has to support the problem."""
+    refused = {m for m in EXPECTED[problem] if _refusal(m, problem) is not None}
+    assert not refused
