@@ -1,6 +1,76 @@
-"""Counterfactual explanations: datasets, models, methods, metrics and one controlled benchmark."""
+"""Counterfactual explanations: datasets, models, methods, metrics and one controlled benchmark.
+
+>>> import cel
+>>> cel.load_dataset("moons").name
+'moons'
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cel.api import explain
+    from cel.benchmark import run
+    from cel.cf_methods import METHODS, BaseCounterfactualMethod
+    from cel.datasets import DATASETS, FileDataset, load_dataset
+    from cel.errors import CelError
+    from cel.metrics import METRICS, MetricsOrchestrator
+    from cel.models import MODELS, wrap
+    from cel.result import ExplanationResult
+    from cel.space import Feature, FeatureSpace, Implication, LinearRelation
+
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+
+# Public names and the modules that define them; nothing is imported before it is used.
+_WHERE = {
+    "BaseCounterfactualMethod": "cel.cf_methods",
+    "CelError": "cel.errors",
+    "DATASETS": "cel.datasets",
+    "ExplanationResult": "cel.result",
+    "Feature": "cel.space",
+    "FeatureSpace": "cel.space",
+    "FileDataset": "cel.datasets",
+    "Implication": "cel.space",
+    "LinearRelation": "cel.space",
+    "METHODS": "cel.cf_methods",
+    "METRICS": "cel.metrics",
+    "MODELS": "cel.models",
+    "MetricsOrchestrator": "cel.metrics",
+    "explain": "cel.api",
+    "load_dataset": "cel.datasets",
+    "run": "cel.benchmark",
+    "wrap": "cel.models",
+}
+
+__all__ = [
+    "DATASETS",
+    "METHODS",
+    "METRICS",
+    "MODELS",
+    "BaseCounterfactualMethod",
+    "CelError",
+    "ExplanationResult",
+    "Feature",
+    "FeatureSpace",
+    "FileDataset",
+    "Implication",
+    "LinearRelation",
+    "MetricsOrchestrator",
+    "__version__",
+    "explain",
+    "load_dataset",
+    "run",
+    "wrap",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'cel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -76,7 +76,6 @@ class Plan:
 def method_class(name: str) -> type[BaseCounterfactualMethod]:
     """Return a method by registry name or as `module:Class`."""
     if ":" not in name:
-        _register_methods()
         return METHODS.get(name)
     module, _, attribute = name.partition(":")
     try:
@@ -86,11 +85,6 @@ def method_class(name: str) -> type[BaseCounterfactualMethod]:
     if not (isinstance(found, type) and issubclass(found, BaseCounterfactualMethod)):
         raise ConfigError(f"{name!r} is not a BaseCounterfactualMethod")
     return found
-
-
-def _register_methods() -> None:
-    for package in ("local_methods", "global_methods", "group_methods"):
-        importlib.import_module(f"cel.cf_methods.{package}")
 
 
 def make_plan(suite: Suite) -> Plan:

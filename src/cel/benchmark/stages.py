@@ -25,10 +25,15 @@ __all__ = ["Workbench"]
 
 
 @lru_cache(maxsize=2)
-def _folds(dataset: str, binary: bool, n_folds: int, seed: int) -> tuple[Any, ...]:
+def _dataset(name: str, binary: bool) -> Any:
     from cel.datasets import load_dataset
 
-    return tuple(load_dataset(dataset, binary=binary).folds(n_folds, seed=seed))
+    return load_dataset(name, binary=binary)
+
+
+@lru_cache(maxsize=2)
+def _fold(name: str, binary: bool, fold: int, n_folds: int, seed: int) -> Any:
+    return _dataset(name, binary).fold(fold, n_folds, seed)
 
 
 class Workbench:
@@ -51,7 +56,7 @@ class Workbench:
     def split(self) -> Any:
         """The fold."""
         s = self.suite
-        return _folds(self.block.dataset, s.binary, s.n_folds, s.seed)[self.block.fold]
+        return _fold(self.block.dataset, s.binary, self.block.fold, s.n_folds, s.seed)
 
     def predictor(self) -> Any:
         """The trained model that is explained."""
@@ -85,7 +90,7 @@ class Workbench:
         cls = MODELS.get(self.block.model)
         params = {"time_limit": self.suite.limits.train_s, **models[self.block.model]}
         model = cls(random_state=seed_of(key, "fit"), device=self.device, **params)
-        return model.fit(_loader(self.split))
+        return model.fit(self.split.loader("train", seed=0))
 
     def _train_density(self, key: str) -> Any:
         from cel.models import MODELS
@@ -194,12 +199,6 @@ class Workbench:
 
 def _label(position: int | None, target: Any) -> Any:
     return None if position is None else target.classes[position]
-
-
-def _loader(split: Any) -> Any:
-    from cel.datasets import loader_of
-
-    return loader_of(split, "train")
 
 
 def _write_scores(folder: Path, scores: Any, result: ExplanationResult) -> None:

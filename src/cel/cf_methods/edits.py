@@ -1,4 +1,4 @@
-"""Edits that many rows share: what they cost, what they lead to, what the model says about them."""
+"""Edits that many rows share: their cost, where they lead, what the model says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cel.cf_methods.query import MARGIN, Query
 from cel.space import FeatureSpace
 from cel.space.region import Region
 
-__all__ = ["BINS", "Edits", "Price", "Tried", "edit_margins", "settle", "try_edits"]
+__all__ = ["BINS", "Edits", "Price", "Tried", "edit_margins", "predict_edits", "settle"]
 
 BINS = 10  # a numeric feature's training range is this many units of cost
 CHUNK_ROWS = 200_000
@@ -163,7 +163,7 @@ def edit_margins(points: Tensor, query: Query) -> Tensor:
     return query.model.margin(points.reshape(e * n, d), target).reshape(e, n)
 
 
-def try_edits(
+def predict_edits(
     query: Query, edits: Edits, price: Price, *, clip: bool = True, chunk_rows: int = CHUNK_ROWS
 ) -> Tried:
     """Apply every edit to every row of the query and ask the model, in chunks.

@@ -21,7 +21,7 @@ from cel.preprocessing import PreprocessingPipeline
 from cel.protocols import Task
 from cel.registry import Registry
 
-__all__ = ["DATASETS", "Summary", "load_dataset", "summarise"]
+__all__ = ["DATASETS", "Summary", "card_dataset", "load_dataset", "mismatches", "summarise"]
 
 DATASETS: Registry[Callable[..., DatasetBase]] = Registry("dataset", group="cel.datasets")
 """Name -> callable that takes options and returns a dataset."""
@@ -66,6 +66,14 @@ def load_dataset(name: str | os.PathLike[str], **options: Any) -> DatasetBase:
     if text.endswith((".yaml", ".yml")):
         return _from_card(text, **options)
     return DATASETS.get(text)(**options)
+
+
+def card_dataset(name: str | os.PathLike[str]) -> FileDataset:
+    """Return a dataset that has a card, which registered ones of other packages need not."""
+    dataset = load_dataset(name)
+    if not isinstance(dataset, FileDataset):
+        raise ConfigError(f"{os.fspath(name)!r} has no card; describe it in its own package")
+    return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +131,20 @@ def summarise(dataset: FileDataset) -> Summary:
     )
 
 
+def mismatches(found: Summary, card: DatasetCard) -> list[str]:
+    """Return what differs from the paper's table; label shares agree to 0.1 %."""
+    paper = card.paper
+    if paper is None or not found.found:
+        return []
+    counts = ("rows", "categorical", "numerical", "classes")
+    pairs = {name: (getattr(found, name), getattr(paper, name)) for name in counts}
+    for i, share in enumerate(paper.label_shares):
+        measured = 100 * found.label_shares.get(str(i), 0.0)
+        if abs(measured - share) > 0.1:
+            pairs[f"share of class {i}"] = (round(measured, 2), share)
+    return [f"{k} is {a}, the paper has {b}" for k, (a, b) in pairs.items() if a != b]
+
+
 def _shares(y: np.ndarray, classes: int) -> dict[str, float]:
     shares = np.bincount(y, minlength=classes) / len(y)
     return {str(i): round(float(s), 6) for i, s in enumerate(shares)}
@@ -144,11 +166,3 @@ def _quoted(card: DatasetCard, note: str) -> Summary:
         outputs=len(card.target.columns),
         note=note,
     )
-
-
-def card_dataset(name: str | os.PathLike[str]) -> FileDataset:
-    """Return a dataset that has a card, which registered ones of other packages need not."""
-    dataset = load_dataset(name)
-    if not isinstance(dataset, FileDataset):
-        raise ConfigError(f"{os.fspath(name)!r} has no card; describe it in its own package")
-    return dataset

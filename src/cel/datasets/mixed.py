@@ -30,7 +30,7 @@ class MixedDistribution:
 
     and the loan is granted with probability
 
-        P(y = 1 | x) = sigmoid(-5.6 + 0.5 e + 0.6 income + 0.8 savings - 0.4 children
+        P(y = 1 | x) = sigmoid(-3.6 + 0.5 e + 0.6 income + 0.8 savings - 0.4 children
                                + 0.5 [job = office])
 
     so that log p(x) is a sum of table entries and Gaussians, and log p(x | y) follows from Bayes'
@@ -148,7 +148,7 @@ class MixedDistribution:
         return job, education, frame["children"].to_numpy()
 
     def _mean_income(self, job: np.ndarray, education: np.ndarray) -> np.ndarray:
-        return 2.0 + 0.8 * education + np.array(self.job_income)[job]
+        return np.asarray(2.0 + 0.8 * education + np.array(self.job_income)[job])
 
     def _logit(
         self,
@@ -159,13 +159,13 @@ class MixedDistribution:
         savings: np.ndarray,
     ) -> np.ndarray:
         worth = 0.6 * income + 0.8 * savings - 0.4 * children
-        return np.asarray(-5.6 + 0.5 * education + worth + 0.5 * (job == 0))
+        return np.asarray(-3.6 + 0.5 * education + worth + 0.5 * (job == 0))
 
 
 def _draw(rng: np.random.Generator, p: np.ndarray) -> np.ndarray:
     """Draw one position per row of probabilities (n, k)."""
     u = rng.random(len(p))[:, None]
-    return np.minimum((u >= p.cumsum(axis=1)).sum(axis=1), p.shape[1] - 1)
+    return np.asarray(np.minimum((u >= p.cumsum(axis=1)).sum(axis=1), p.shape[1] - 1))
 
 
 def _positions(values: pd.Series, labels: tuple[str, ...]) -> np.ndarray:
@@ -181,4 +181,4 @@ def _log_normal(x: np.ndarray, mean: np.ndarray, sd: float) -> np.ndarray:
 
 
 def _sigmoid(t: np.ndarray) -> np.ndarray:
-    return np.exp(-np.logaddexp(0.0, -t))
+    return np.asarray(np.exp(-np.logaddexp(0.0, -t)))

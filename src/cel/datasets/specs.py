@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from cel.config import Label, StrictModel
@@ -26,7 +24,6 @@ __all__ = [
 ]
 
 MAX_CATEGORIES = 1000  # more would make one-hot blocks that nothing downstream can use
-_NONE: Mapping[str, tuple[Label, ...]] = MappingProxyType({})
 
 
 class FileSpec(StrictModel):
@@ -137,7 +134,7 @@ class RowsSpec(StrictModel):
     """Which rows are kept: missing values, values to keep by column, balancing, sampling."""
 
     missing: Literal["error", "drop", "keep"] = "error"
-    keep: Mapping[str, tuple[Label, ...]] = _NONE
+    keep: dict[str, tuple[Label, ...]] | None = None
     downsample: bool = False
     sample: int | None = None
     seed: int = 42

@@ -178,7 +178,7 @@ def _restrict(table: Table, pair: Sequence[Label] | None, where: str) -> Table:
 
 
 def _choose_rows(table: Table, card: DatasetCard) -> Table:
-    for name, values in card.rows.keep.items():
+    for name, values in (card.rows.keep or {}).items():
         if name not in table.frame:
             hint = did_you_mean(name, table.space.names)
             raise ConfigError(
@@ -208,5 +208,5 @@ def _last_look(table: Table, where: str) -> Table:
     if not constant:
         return table
     note = f"the same value in every row: {', '.join(constant)}"
-    _log.warning("%s: %s", where, note)
+    _log.info("%s: %s", where, note)
     return replace(table, notes=(*table.notes, note))

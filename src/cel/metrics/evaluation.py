@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from cel.errors import MissingInputError, UnsupportedError
+from cel.errors import CelError, MissingInputError, UnsupportedError
 from cel.metrics.base import NEEDS, Rows
 from cel.metrics.references import References, fingerprint
 from cel.protocols import Task
@@ -221,10 +221,16 @@ class Evaluation:
     def log_prob(self, x: np.ndarray, context: np.ndarray) -> np.ndarray:
         """Return log p(x | context) of shape (n,), in chunks."""
         density = self._require("density", self.context.density)
-        device = torch.device(getattr(density, "device", "cpu"))
         kind = torch.float32 if self.task is Task.REGRESSION else torch.long
-        given = torch.as_tensor(np.ascontiguousarray(context)).to(device, kind)
-        rows = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32)).to(device)
-        with torch.no_grad():
-            parts = [density.log_prob(rows[p], given[p]) for p in chunks(*rows.shape)]
+        given = torch.as_tensor(np.ascontiguousarray(context)).to(kind)
+        rows = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
+        blind = getattr(density, "context_kind_", "") == "none"
+        try:
+            with torch.no_grad():
+                parts = [
+                    density.log_prob(rows[p], None if blind else given[p])
+                    for p in chunks(*rows.shape)
+                ]
+        except CelError as problem:
+            raise UnsupportedError(f"the density refused the rows: {problem}") from problem
         return np.asarray(torch.cat(parts).cpu().numpy(), dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError, DataError, NotFittedError, TrainingError
+from cel.models.frozen import FrozenModule
 from cel.models.inputs import FitRows, as_matrix, read_rows, resolve_device, validation_cut
 from cel.models.jobs import Job, Outcome
 from cel.models.params import ParamsMixin
@@ -145,9 +145,9 @@ class PytorchBase(ParamsMixin, ABC):
         """Learn from a DataLoader of a CEL dataset, or from rows and targets.
 
         Args:
-            data: a loader, encoded rows (n, d), or a raw DataFrame together with its raw space.
+            data: a loader, encoded rows (n, d), or a raw DataFrame.
             y: labels (n,), or values (n, m).
-            space: the feature space, where `data` does not bring it.
+            space: encoded space of the rows; with a DataFrame its raw space, else inferred.
             valid: pair of validation rows and targets; else the loader's, else 15 % of the rows.
         """
         job = self.prepare(read_rows(data, y, space, valid))
@@ -179,7 +179,6 @@ class PytorchBase(ParamsMixin, ABC):
         """Take over a trained module; raise if its training diverged, keeping the best weights."""
         self.module_ = job.module.requires_grad_(False).eval()
         self.history_ = pd.DataFrame(outcome.history)
-        self.__dict__.pop("_frozen_", None)
         if outcome.reason == "diverged":
             raise TrainingError(
                 f"{job.name}: the loss was not finite in epoch {len(outcome.history)}; the "
@@ -227,10 +226,10 @@ class PytorchBase(ParamsMixin, ABC):
         It shares the weights of `module_` where the dtype allows, and leaves `module_` untouched.
         """
         self.check_fitted()
-        cache: dict[torch.dtype, nn.Module] = self.__dict__.setdefault("_frozen_", {})
-        if dtype not in cache:
-            cache[dtype] = _frozen_copy(self.module_, dtype)
-        return cache[dtype]
+        cache = self.__dict__.get("_frozen_")
+        if cache is None or cache.module is not self.module_:
+            cache = self._frozen_ = FrozenModule(self.module_)
+        return cache.as_dtype(dtype)
 
     def check_fitted(self) -> None:
         """Raise unless the model was fitted or loaded."""
@@ -255,9 +254,6 @@ class PytorchBase(ParamsMixin, ABC):
             parts = [function(self._input(part)) for part in torch.split(x, ROWS_AT_ONCE)]
         return torch.cat(parts).cpu().numpy()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_frozen_"}
-
     # -- files -------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
@@ -280,12 +276,3 @@ def load_model(path: str | Path, *, device: str = "cpu") -> PytorchBase:
     from cel.models.storage import read_model
 
     return read_model(Path(path), device)
-
-
-def _frozen_copy(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    memo: dict[int, Any] = {}
-    for p in module.parameters():
-        memo[id(p)] = nn.Parameter(p.detach().to(dtype), requires_grad=False)
-    for b in module.buffers():
-        memo[id(b)] = b.detach().to(dtype) if b.is_floating_point() else b
-    return copy.deepcopy(module, memo).eval()

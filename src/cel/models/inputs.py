@@ -50,7 +50,7 @@ def read_rows(data: Any, y: Any, space: FeatureSpace | None, valid: Any) -> FitR
             raise ConfigError("a DataLoader brings its own targets; leave y out")
         return _read_loader(data, space, valid)
     pipeline = None
-    if isinstance(data, pd.DataFrame) and space is not None:
+    if isinstance(data, pd.DataFrame):
         pipeline, space = _fit_pipeline(data, space)
     X = as_matrix(data, pipeline=pipeline)
     valid_x, valid_y = _read_pair(valid, pipeline, X.shape[1])
@@ -162,10 +162,10 @@ def _read_pair(valid: Any, pipeline: Any, width: int) -> tuple[Tensor | None, np
     return matrix, _targets(y, len(matrix))
 
 
-def _fit_pipeline(frame: pd.DataFrame, space: FeatureSpace) -> tuple[Any, FeatureSpace]:
-    from cel.preprocessing import PreprocessingPipeline
+def _fit_pipeline(frame: pd.DataFrame, space: FeatureSpace | None) -> tuple[Any, FeatureSpace]:
+    from cel.preprocessing import PreprocessingPipeline, infer_space
 
-    pipeline = PreprocessingPipeline().fit(frame, space)
+    pipeline = PreprocessingPipeline().fit(frame, space or infer_space(frame))
     return pipeline, pipeline.space_
 
 

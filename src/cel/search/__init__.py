@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from cel.search.boundary import bisect_to_boundary
 from cel.search.budget import Budget
+from cel.search.closed_forms import Nearest, nearest_elastic, nearest_l1, nearest_l2
 from cel.search.gradient import Found, gradient_search, row_gradient
+from cel.search.linearised import linearised_search
 from cel.search.neighbours import nearest
 from cel.search.sparsify import revert_features
 from cel.search.steppers import Adam, Fista, Sgd, soft_threshold
@@ -16,11 +18,16 @@ __all__ = [
     "Budget",
     "Fista",
     "Found",
+    "Nearest",
     "RowStreams",
     "Sgd",
     "bisect_to_boundary",
     "gradient_search",
+    "linearised_search",
     "nearest",
+    "nearest_elastic",
+    "nearest_l1",
+    "nearest_l2",
     "revert_features",
     "row_gradient",
     "search_weight",

@@ -1,7 +1,7 @@
 """Exact nearest points of a half-space inside a box, one problem per row.
 
-Each row asks for an offset `delta` with `w . delta >= gap` and `lower <= delta <= upper` that costs
-least. The three costs (Euclidean, weighted L1, elastic net with a pull towards a point) are
+Each row asks for the cheapest offset `delta` with `w . delta >= gap`, `lower <= delta <= upper`.
+The three costs (Euclidean, weighted L1, elastic net with a pull towards a point) are
 separable, so one number per row, the price of a unit of `w . delta`, determines the answer.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -51,14 +51,82 @@ class Found:
             cost=torch.where(use, other.cost, self.cost),
         )
 
+    def offer(self, x: Tensor, rows: Tensor, accept: Accept, cost: RowFunction) -> Tensor:
+        """Keep, in place, those of the points (a, d) that are accepted and cheaper than before.
+
+        Returns:
+            (a,) bool, rows whose cost fell by more than a relative 1e-5.
+        """
+        if not len(rows):
+            return torch.zeros(0, dtype=torch.bool, device=x.device)
+        with torch.no_grad():
+            seen, ok = accept(x, rows)
+            price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
+        old = self.cost[rows]
+        better = price < old
+        chosen = rows[better]
+        self.x[chosen], self.cost[chosen], self.ok[chosen] = seen[better], price[better], True
+        return better & ~(price > old * (1 - 1e-5))
+
 
 def row_gradient(loss: RowFunction, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (losses (a,), gradients (a, d)); rows are summed, so their gradients never mix."""
+    """Return (losses (a,), gradients (a, d)); rows are summed, so their gradients never mix.
+
+    A loss that does not depend on `x` (a model that is flat or cuts the graph) has gradient 0.
+    """
     with torch.enable_grad():
         x = x.detach().requires_grad_(True)
         value = loss(x, rows)
-        (grad,) = torch.autograd.grad(value.sum(), x)
+        if not value.requires_grad:
+            return value.detach(), torch.zeros_like(x)
+        (grad,) = torch.autograd.grad(value.sum(), x, materialize_grads=True)
     return value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+@dataclass
+class _Live:
+    """The rows still in the batch; the first axis of every tensor runs over them."""
+
+    rows: Tensor
+    x: Tensor
+    state: State
+    live: Tensor  # bool
+    stale: Tensor  # steps since the best accepted cost improved
+    lowest: Tensor  # lowest loss so far
+    idle: Tensor  # steps since the loss improved
+
+    @classmethod
+    def of(cls, start: Tensor, stepper: Stepper) -> _Live:
+        x = start.detach().clone()
+        zero = torch.zeros(len(x), device=x.device)
+        rows = torch.arange(len(x), device=x.device)
+        return cls(
+            rows, x, stepper.start(x), zero == 0, zero, torch.full_like(x[:, 0], torch.inf), zero
+        )
+
+    def note(self, loss: Tensor) -> None:
+        """Count the steps since the loss fell by more than a relative 1e-3."""
+        fell = loss < self.lowest - 1e-3 * self.lowest.abs().nan_to_num(posinf=0.0)
+        self.idle = torch.where(fell, torch.zeros_like(self.idle), self.idle + 1)
+        self.lowest = torch.minimum(self.lowest, loss)
+
+    def offer(self, best: Found, accept: Accept, cost: RowFunction) -> Tensor:
+        """Offer the iterates of rows that have not ended; return positions of improved rows.
+
+        Ended rows may still be in the batch, but only for the sake of others: they must not gain
+        from the company.
+        """
+        at = self.live.nonzero()[:, 0]
+        points = self.state.point(self.x)[at]
+        return at[best.offer(points, self.rows[at], accept, cost)]
+
+    def compact(self) -> _Live:
+        """Drop ended rows when they are the majority."""
+        if int(self.live.sum()) * 2 > len(self.live):
+            return self
+        keep = self.live.nonzero()[:, 0]
+        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
+        return _Live(**{k: v[keep] for k, v in parts.items()}, state=self.state.select(keep))
 
 
 def gradient_search(
@@ -73,56 +141,35 @@ def gradient_search(
     check_every: int = 1,
     stop_at_first: bool = False,
     patience: int | None = None,
+    give_up: int | None = None,
     budget: Budget | None = None,
 ) -> Found:
     """Descend `loss` from `start` (n, d) and keep the cheapest accepted point of each row.
 
     Acceptance is tested on the point as it will be returned (snapped, decoded), every
     `check_every` steps and after the last one. A row ends when it is accepted and `stop_at_first`
-    is set, or when it has been accepted and its best cost has not improved by a relative 1e-5 for
-    `patience` steps. Ended rows leave the batch when more than half have ended.
+    is set, when it has been accepted and its best cost has not improved by a relative 1e-5 for
+    `patience` steps, or when it was never accepted and its loss has not fallen by a relative 1e-3
+    for `give_up` steps. Ended rows leave the batch when at least half have ended.
     """
-    best = Found.nothing(start)
-    rows = torch.arange(len(start), device=start.device)
-    x, state = start.detach().clone(), stepper.start(start)
-    live = torch.ones(len(start), dtype=torch.bool, device=start.device)
-    stale = torch.zeros(len(start), device=start.device)
+    best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):
-        _, grad = row_gradient(loss, x, rows)
-        x = project(stepper.step(state, x, grad, rows), rows).detach()
+        value, grad = row_gradient(loss, now.x, now.rows)
+        now.note(value)
+        moved = stepper.step(now.state, now.x, grad, now.rows)
+        now.x = project(moved, now.rows).detach()
         if step % check_every and step != steps:
             continue
-        best, improved = _keep(best, x, rows, accept, cost)
-        stale = torch.where(improved, torch.zeros_like(stale), stale + check_every)
+        now.stale = now.stale + check_every
+        now.stale[now.offer(best, accept, cost)] = 0
+        found = best.ok[now.rows]
         if stop_at_first:
-            live &= ~best.ok[rows]
+            now.live &= ~found
         elif patience is not None:
-            live &= ~(best.ok[rows] & (stale >= patience))
-        if not bool(live.any()) or (budget is not None and budget.expired):
+            now.live &= ~(found & (now.stale >= patience))
+        if give_up is not None:
+            now.live &= found | (now.idle < give_up)
+        if not bool(now.live.any()) or (budget is not None and budget.expired):
             break
-        if int(live.sum()) * 2 <= len(live):
-            x, state, rows, stale, live = _compact(x, state, rows, stale, live)
+        now = now.compact()
     return best
-
-
-def _keep(
-    best: Found, x: Tensor, rows: Tensor, accept: Accept, cost: RowFunction
-) -> tuple[Found, Tensor]:
-    with torch.no_grad():
-        seen, ok = accept(x, rows)
-        price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
-    old = best.cost[rows]
-    better = price < old
-    improved = better & ~(price > old * (1 - 1e-5))
-    chosen = rows[better]
-    kept = Found(x=best.x.clone(), ok=best.ok.clone(), cost=best.cost.clone())
-    kept.x[chosen], kept.cost[chosen] = seen[better], price[better]
-    kept.ok[chosen] = True
-    return kept, improved
-
-
-def _compact(
-    x: Tensor, state: State, rows: Tensor, stale: Tensor, live: Tensor
-) -> tuple[Tensor, State, Tensor, Tensor, Tensor]:
-    keep = live.nonzero()[:, 0]
-    return x[keep], state.select(keep), rows[keep], stale[keep], live[keep]

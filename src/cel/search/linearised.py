@@ -14,19 +14,20 @@ import torch
 from torch import Tensor
 
 from cel.search.budget import Budget
-from cel.search.closed_forms import Nearest
+from cel.search.closed_forms import Nearest, nearest_l2
 from cel.search.gradient import Accept, Found, RowFunction
 
 __all__ = ["linearised_search"]
 
 Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(points (a, d), row numbers (a,)) -> (surplus (a,), its gradient (a, d)); wanted: surplus >= 0."""
+"""(points (a, d), row numbers (a,)) -> (surplus (a,), its gradient (a, d)); want: surplus >= 0."""
 Solve = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Nearest]
-"""(w (a, d), gap (a,), lower (a, d), upper (a, d), row numbers (a,)) -> offsets from the centre."""
+"""(w (a, d), gap (a,), lower (a, d), upper (a, d), row numbers (a,)) -> offsets from centre."""
 
 NEAR = 1e-3  # points whose surplus is at least minus this are worth an acceptance test
 SMALLEST_RADIUS = 1e-4
 SMALLEST_GAIN = 1e-6
+REPAIRS = 6
 
 
 @dataclass
@@ -39,6 +40,7 @@ class _State:
     slope: Tensor  # (a, d)
     radius: Tensor  # (a,)
     penalty: Tensor  # (a,) price of a missing unit of surplus in the merit
+    live: Tensor  # (a,) bool; ended rows may stay in the batch but move no more
 
     def select(self, keep: Tensor) -> _State:
         return _State(**{f.name: getattr(self, f.name)[keep] for f in fields(self)})
@@ -80,24 +82,37 @@ def linearised_search(
     best = Found.nothing(start)
     if not len(start):
         return best
-    everyone = torch.arange(len(start), device=start.device)
-    surplus, slope = linearise(start, everyone)
-    state = _State(
-        everyone, start, surplus, slope, torch.full_like(surplus, radius), 0 * surplus
-    )
-    best = _test(best, state, start, surplus, slope, center, accept, cost, grid)
+    state = _begin(linearise, start, radius)
+    ends = start.clone()
+    _test(best, state, start, state.surplus, state.slope, center, accept, cost, grid)
     for _ in range(steps):
         rows = state.rows
         trial, plan = _propose(state, solve, center[rows], lower[rows], upper[rows], width)
         surplus, slope = linearise(trial, rows)
-        best = _test(best, state, trial, surplus, slope, center, accept, cost, grid)
+        _test(best, state, trial, surplus, slope, center, accept, cost, grid)
         gain = _judge(state, plan, trial, surplus, slope, width, cost)
-        live = (state.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
-        if not bool(live.any()) or (budget is not None and budget.expired):
+        state.live &= (state.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
+        ends[rows] = state.x
+        if not bool(state.live.any()) or (budget is not None and budget.expired):
             break
-        if int(live.sum()) * 4 <= 3 * len(live):
-            state = state.select(live.nonzero()[:, 0])
+        if int(state.live.sum()) * 4 <= 3 * len(state.live):
+            state = state.select(state.live.nonzero()[:, 0])
+    _repair(best, ends, linearise, center, lower, upper, accept, cost)
     return best
+
+
+def _begin(linearise: Linearise, start: Tensor, radius: float) -> _State:
+    rows = torch.arange(len(start), device=start.device)
+    surplus, slope = linearise(start, rows)
+    return _State(
+        rows=rows,
+        x=start,
+        surplus=surplus,
+        slope=slope,
+        radius=torch.full_like(surplus, radius),
+        penalty=torch.zeros_like(surplus),
+        live=torch.ones_like(rows, dtype=torch.bool),
+    )
 
 
 def _propose(
@@ -135,7 +150,7 @@ def _judge(
     promised = here - there + s.penalty * progress
     delivered = here - there + s.penalty * (missing - (-surplus).clamp(min=0))
     ratio = delivered / promised.clamp(min=1e-12)
-    better = (delivered > 0) & (ratio > 1e-3)
+    better = s.live & (delivered > 0) & (ratio > 1e-3)
     moved = ((trial - s.x).abs() / width).amax(1)
     s.x = torch.where(better[:, None], trial, s.x)
     s.slope = torch.where(better[:, None], slope, s.slope)
@@ -143,6 +158,36 @@ def _judge(
     grown = torch.where(ratio > 0.75, torch.maximum(s.radius, 2 * moved), s.radius)
     s.radius = torch.where(ratio < 0.25, torch.minimum(s.radius, moved) / 3, grown)
     return promised / (here + s.penalty * missing).clamp(min=1e-12)
+
+
+def _repair(
+    best: Found,
+    x: Tensor,
+    linearise: Linearise,
+    center: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    accept: Accept,
+    cost: RowFunction,
+) -> None:
+    """Carry end points that miss the boundary by a little over it, in the columns that moved.
+
+    At a kink of the model every tangent overestimates the surplus, and the path ends just outside.
+    """
+    everyone = torch.arange(len(x), device=x.device)
+    rows = (cost(x, everyone) < best.cost * (1 - 1e-4)).nonzero()[:, 0]
+    x = x[rows]
+    for step in range(REPAIRS):
+        if not len(rows):
+            return
+        surplus, slope = linearise(x, rows)
+        gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
+        room = lower[rows] - x, upper[rows] - x
+        slope = torch.where(x != center[rows], slope, torch.zeros_like(slope))
+        x = x + nearest_l2(slope, gap, *room).delta
+        best.offer(x, rows, accept, cost)
+        left = (cost(x, rows) < best.cost[rows] * (1 - 1e-4)).nonzero()[:, 0]
+        x, rows = x[left], rows[left]
 
 
 def _test(
@@ -155,24 +200,12 @@ def _test(
     accept: Accept,
     cost: RowFunction,
     grid: Tensor | None,
-) -> Found:
+) -> None:
     """Offer the points that are near enough to the wanted side."""
-    near = (surplus >= -NEAR).nonzero()[:, 0]
+    near = (s.live & (surplus >= -NEAR)).nonzero()[:, 0]
     rows = s.rows[near]
-    best = _offer(best, x[near], rows, accept, cost)
+    best.offer(x[near], rows, accept, cost)
     if grid is None or not bool((grid > 0).any()):
-        return best
+        return
     helpful = slope[near].sign() * grid * 0.499 * (x[near] != center[rows])
-    return _offer(best, x[near] + helpful, rows, accept, cost)
-
-
-def _offer(best: Found, x: Tensor, rows: Tensor, accept: Accept, cost: RowFunction) -> Found:
-    if not len(rows):
-        return best
-    with torch.no_grad():
-        seen, ok = accept(x, rows)
-        price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
-    better = price < best.cost[rows]
-    chosen = rows[better]
-    best.x[chosen], best.cost[chosen], best.ok[chosen] = seen[better], price[better], True
-    return best
+    best.offer(x[near] + helpful, rows, accept, cost)

@@ -34,6 +34,10 @@ class State:
         """Keep some rows."""
         return State({k: v[rows] for k, v in self.tensors.items()})
 
+    def point(self, x: Tensor) -> Tensor:
+        """Return the iterate itself, where `x` is only the place of the next gradient."""
+        return self.tensors.get("iterate", x)
+
 
 class Stepper(Protocol):
     """One descent step for a batch of rows."""
@@ -101,8 +105,8 @@ class Adam:
 class Fista:
     """Accelerated proximal gradient (Beck and Teboulle, 2009), steps decaying as sqrt(1 - t/T).
 
-    The gradient must be taken at `x`, which is the extrapolated point; `State.tensors["a"]` holds
-    the proximal point itself.
+    The gradient must be taken at `x`, the extrapolated point; the proximal point, which is the one
+    to be judged, is kept in the state.
     """
 
     lr: float = 0.01
@@ -111,7 +115,7 @@ class Fista:
 
     def start(self, x: Tensor) -> State:
         """Return a fresh state."""
-        return State({"a": x.clone(), "t": torch.zeros_like(x[:, :1])})
+        return State({"iterate": x.clone(), "t": torch.zeros_like(x[:, :1])})
 
     def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
         """Return the next extrapolated point."""
@@ -120,6 +124,6 @@ class Fista:
         moved = x - lr * grad
         new = moved if self.prox is None else self.prox(moved, lr, rows)
         s["t"] = s["t"] + 1
-        out = new + s["t"] / (s["t"] + 3) * (new - s["a"])
-        s["a"] = new
+        out = new + s["t"] / (s["t"] + 3) * (new - s["iterate"])
+        s["iterate"] = new
         return out

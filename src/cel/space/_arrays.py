@@ -18,7 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def to_tensor(x: Any, like: Tensor | None = None) -> Tensor:
     """Return `x` as a floating tensor, on the device and with the dtype of `like` if given."""
     # Tables hand out read-only arrays, about which torch would warn.
-    tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.require(x, requirements="CW"))
+    own = x if isinstance(x, Tensor) else np.require(x, requirements=["C", "W"])
+    tensor = torch.as_tensor(own)
     if like is not None:
         return tensor.to(device=like.device, dtype=like.dtype)
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())

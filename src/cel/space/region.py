@@ -13,6 +13,7 @@ from cel.errors import ConfigError, DataError
 from cel.space._arrays import array_in_array_out, to_tensor
 from cel.space.feature_space import FeatureSpace
 from cel.space.layout import TOLERANCE, Layout
+from cel.space.ranks import forbidden_ranks, snap_ranks
 from cel.space.rules import Rules
 from cel.space.simplex import project_simplex
 
@@ -158,7 +159,7 @@ class Region:
             "immutable": self._count_features(frozen | (moved & ~lay.mutable)) + frozen_blocks,
             "direction": wrong_way.sum(-1),
             "bound": outside.sum(-1),
-            "category": bad_blocks + (self._forbidden_ranks(grid) & free).sum(-1),
+            "category": bad_blocks + (forbidden_ranks(lay, grid) & free).sum(-1),
             "integer": (((grid - x).abs() > tol) & free).sum(-1),
             "relation": self._rules.broken(x).sum(-1),
         }
@@ -179,27 +180,7 @@ class Region:
         grid = torch.where(grid < self.lower - tol, grid + lay.step, grid)
         outside = (grid > self.upper + tol) | (grid < self.lower - tol)
         home = outside | ((grid - self.origin).abs() <= tol) | (inside == self.origin)
-        return self._snap_ranks(inside, torch.where((lay.step > 0) & home, self.origin, grid))
-
-    def _snap_ranks(self, x: Tensor, out: Tensor) -> Tensor:
-        """Write the nearest rank that may be reached, or the origin, for restricted ordinals."""
-        for column, values in self.layout.ranks:
-            home, tol = self.origin[:, column, None], self.layout.tolerance[column]
-            choices = torch.cat([home, values.expand(len(x), -1)], 1)
-            closed = (choices < self.lower[:, column, None] - tol) | (
-                choices > self.upper[:, column, None] + tol
-            )
-            distance = (x[:, column, None] - choices).abs().masked_fill(closed, torch.inf)
-            out[:, column] = choices.gather(1, distance.argmin(1, keepdim=True))[:, 0]
-        return out
-
-    def _forbidden_ranks(self, grid: Tensor) -> Tensor:
-        """(n, d) bool: ordinal columns at a rank that may not be reached."""
-        out = torch.zeros_like(grid, dtype=torch.bool)
-        for column, values in self.layout.ranks:
-            away = (grid[:, column, None] - values).abs() > self.layout.tolerance[column]
-            out[:, column] = away.all(-1)
-        return out
+        return snap_ranks(self, inside, torch.where((lay.step > 0) & home, self.origin, grid))
 
     # -- categories --------------------------------------------------------------------------
 

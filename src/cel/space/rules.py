@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cel.space.constraints import Implication, LinearRelation
 from cel.space.feature_space import FeatureSpace
-from cel.space.layout import Layout
+from cel.space.layout import TOLERANCE, Layout
 
 __all__ = ["Rules"]
 
@@ -43,15 +43,19 @@ class Rules:
         return torch.maximum(self.layout.bounds, self.origin @ self.layout.relations.T)
 
     @cached_property
+    def _slack(self) -> Tensor:
+        """(r,) what rounding may add to the left sides."""
+        lay = self.layout
+        return (lay.relations.abs() @ lay.tolerance).clamp(min=TOLERANCE)
+
+    @cached_property
     def _excused(self) -> Tensor:
         """(n, i) implications that the origin breaks itself."""
         return self._broken_implications(self.origin)
 
     def broken(self, x: Tensor) -> Tensor:
         """(n, r + i) bool: which constraints the rows of `x` (n, d) break."""
-        lay = self.layout
-        slack = lay.relations.abs() @ lay.tolerance
-        linear = x @ lay.relations.T > self.bounds + slack.clamp(min=float(lay.tolerance.min()))
+        linear = x @ self.layout.relations.T > self.bounds + self._slack
         return torch.cat([linear, self._broken_implications(x) & ~self._excused], -1)
 
     def pull(self, x: Tensor) -> Tensor:
@@ -60,7 +64,7 @@ class Rules:
             home, value = self.origin @ row, x @ row
             room = (self.bounds[:, i] - home).clamp(min=0)
             share = torch.where(
-                value > self.bounds[:, i],
+                value > self.bounds[:, i] + self._slack[i],
                 room / (value - home).clamp(min=1e-12),
                 torch.ones_like(value),
             )

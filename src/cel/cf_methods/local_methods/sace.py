@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
 import torch
@@ -17,11 +18,12 @@ from cel.protocols import Need
 __all__ = ["SACE"]
 
 HOW = {0: "native pair", 1: "adapted pair", 2: "nearest unlike neighbour (fallback)"}
+ADAPTED_PAIRS = 4  # pairs whose difference features are tried with other values
 _BLOCK = 64  # candidates of one row judged together
 _UNMOVED = 1e-6
 
 Build = Callable[[Tensor, slice], Tensor]
-"""(row numbers (a,), which candidates) -> (a, b, d)."""
+"""(positions in the rows at hand (a,), which candidates) -> (a, b, d)."""
 
 
 class SACE(LocalMixin, BaseCounterfactualMethod):
@@ -82,10 +84,9 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
     def _fit(self, train: TrainRows) -> None:
         if self.fallback not in ("nun", None):
             raise ConfigError(f"unknown fallback {self.fallback!r}; use 'nun' or None")
-        self.base_ = CaseBase.of(
-            train.x, train.y, self.space_, limit=self.max_rows, seed=self.random_state
-        )
-        classes = self.base_.y.unique().tolist()
+        x, y = train.x.to(self._device()), train.y.to(self._device())
+        self.base_ = CaseBase.of(x, y, self.space_, limit=self.max_rows, seed=self.random_state)
+        classes = sorted(set(self.base_.y.tolist()))
         self.pairs_: dict[tuple[int, int], GoodPairs] = {
             (a, b): find_pairs(
                 self.base_,
@@ -102,138 +103,120 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
 
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
-        base = self._base_on(query.x)
-        found = torch.full_like(query.x, torch.nan)
-        how = torch.full((len(query),), -1, dtype=torch.long, device=query.x.device)
-        codes = base.encode(query.x)
+        trials = _Trials.of(query)
+        codes = self.base_.encode(query.x)
         own = query.model.scores(query.x).argmax(1)
-        for a, b in torch.stack([own, query.target], 1).unique(dim=0).tolist():
+        for a, b in sorted(set(zip(own.tolist(), query.target.tolist(), strict=True))):
             rows = ((own == a) & (query.target == b)).nonzero()[:, 0]
             pairs = self.pairs_.get((a, b))
             if pairs is not None and len(pairs.cases):
-                rows = self._reuse(query, base, codes, pairs, rows, found, how)
-            theirs = (base.y == b).nonzero()[:, 0]
+                rows = self._reuse(trials, codes, pairs, rows)
+            theirs = (self.base_.y == b).nonzero()[:, 0]
             if self.fallback == "nun" and len(theirs) and len(rows):
-                self._neighbour(query, base, codes, theirs, rows, found, how)
+                self._neighbour(trials, codes, theirs, rows)
         stuck = query.region.fixed.all(1)
-        return Answer(x=found, groups=how, infeasible=stuck, logs={"how": HOW})
+        return Answer(x=trials.found, groups=trials.how, infeasible=stuck, logs={"how": HOW})
 
-    def _base_on(self, x: Tensor) -> CaseBase:
-        """Return the case base on the device of the rows."""
-        return self.base_ if self.base_.x.device == x.device else self.base_.to(x.device)
-
-    def _reuse(
-        self,
-        query: Query,
-        base: CaseBase,
-        codes: Tensor,
-        pairs: GoodPairs,
-        rows: Tensor,
-        found: Tensor,
-        how: Tensor,
-    ) -> Tensor:
+    def _reuse(self, trials: _Trials, codes: Tensor, pairs: GoodPairs, rows: Tensor) -> Tensor:
         """Try native pairs, then adapted ones; return the rows without an answer."""
-        k = pairs.partners.shape[1]
-        near = base.distance(codes[rows], base.codes[pairs.cases])
-        order = near.sort(dim=1, stable=True).indices[:, : self.cases]
-        case = pairs.cases[order].repeat_interleave(k, 1)  # (a, pairs)
-        partner = pairs.partners[order].flatten(1)
-        first = torch.where(partner >= 0, 0, 1).argsort(dim=1, stable=True)
-        case, partner = case.gather(1, first), partner.gather(1, first)
+        case, partner = self._ranked(codes[rows], pairs)
 
         def native(local: Tensor, which: slice) -> Tensor:
             x, other = case[local][:, which], partner[local][:, which]
-            return self._copied(query.x[rows[local]], base, x, other, other)
+            return self._copied(trials.query.x[rows[local]], x, other, other)
 
-        left = _first_accepted(query, rows, native, case.shape[1], found, how, 0)
-        count = min(4, case.shape[1])
-        place = torch.searchsorted(rows, left)  # `rows` are sorted
-        case, partner, rows = case[place, :count], partner[place, :count], left
-        if not len(rows) or not self.adaptations:
-            return rows
-        values = self._values(base, codes[rows], case, partner)
+        left = trials.first(rows, native, case.shape[1], 0)
+        if not len(left) or not self.adaptations:
+            return left
+        place = torch.searchsorted(rows, left)  # `rows` ascend
+        some, other = case[place, :ADAPTED_PAIRS], partner[place, :ADAPTED_PAIRS]
+        values = self._values(codes[left], some, other)
+        v = values.shape[2]
 
         def adapted(local: Tensor, which: slice) -> Tensor:
-            v = values.shape[2]
-            x, other = (t[local].repeat_interleave(v, 1)[:, which] for t in (case, partner))
+            x, of = (t[local].repeat_interleave(v, 1)[:, which] for t in (some, other))
             source = values[local].flatten(1)[:, which]
-            source = torch.where(other >= 0, source, other)
-            return self._copied(query.x[rows[local]], base, x, other, source)
+            return self._copied(trials.query.x[left[local]], x, of, source)
 
-        return _first_accepted(query, rows, adapted, values[0].numel(), found, how, 1)
+        return trials.first(left, adapted, values[0].numel(), 1)
 
-    def _copied(
-        self, x: Tensor, base: CaseBase, case: Tensor, partner: Tensor, source: Tensor
-    ) -> Tensor:
+    def _ranked(self, codes: Tensor, pairs: GoodPairs) -> tuple[Tensor, Tensor]:
+        """Return (cases (a, b), partners (a, b)) in order of trial; partners end with -1."""
+        near = self.base_.distance(codes, self.base_.codes[pairs.cases])
+        order = near.sort(dim=1, stable=True).indices[:, : self.cases]
+        case = pairs.cases[order].repeat_interleave(pairs.partners.shape[1], 1)
+        partner = pairs.partners[order].flatten(1)
+        first = (partner < 0).to(torch.int8).argsort(dim=1, stable=True)
+        return case.gather(1, first), partner.gather(1, first)
+
+    def _copied(self, x: Tensor, case: Tensor, partner: Tensor, source: Tensor) -> Tensor:
         """Copy the difference features of pairs (a, b) from `source` to rows (a, d)."""
-        known = partner.clamp(min=0)
-        differs = (base.codes[case] - base.codes[known]).abs() > self.match_tolerance
-        owner = torch.as_tensor(base.space.owner, device=x.device)
-        columns = differs[..., owner] & (partner >= 0)[..., None]
-        return torch.where(columns, base.x[source.clamp(min=0)], x[:, None, :])
+        owner = torch.as_tensor(self.base_.space.owner, device=x.device)
+        columns = self._differs(case, partner)[..., owner] & (partner >= 0)[..., None]
+        return torch.where(columns, self.base_.x[source.clamp(min=0)], x[:, None, :])
 
-    def _values(self, base: CaseBase, codes: Tensor, case: Tensor, partner: Tensor) -> Tensor:
-        """Return (a, pairs, v) rows of the target class, nearest to each candidate first."""
-        known = partner.clamp(min=0)
-        differs = (base.codes[case] - base.codes[known]).abs() > self.match_tolerance
-        candidate = torch.where(differs, base.codes[known], codes[:, None, :])
-        label = base.y[known[:, :1]][0, 0]
-        theirs = (base.y == label).nonzero()[:, 0]
+    def _differs(self, case: Tensor, partner: Tensor) -> Tensor:
+        codes = self.base_.codes
+        return (codes[case] - codes[partner.clamp(min=0)]).abs() > self.match_tolerance
+
+    def _values(self, codes: Tensor, case: Tensor, partner: Tensor) -> Tensor:
+        """Return (a, b, v) rows of the target class, nearest to each candidate first."""
+        base, known = self.base_, partner.clamp(min=0)
+        differs = self._differs(case, partner)
+        candidates = torch.where(differs, base.codes[known], codes[:, None, :]).flatten(0, 1)
+        theirs = (base.y == base.y[partner[0, 0]]).nonzero()[:, 0]
         v = min(self.adaptations, len(theirs))
         parts = [
             base.distance(part, base.codes[theirs]).topk(v, dim=1, largest=False).indices
-            for part in torch.split(candidate.flatten(0, 1), 2048)
+            for part in torch.split(candidates, 2048)
         ]
         return theirs[torch.cat(parts)].reshape(*case.shape, v)
 
-    def _neighbour(
-        self,
-        query: Query,
-        base: CaseBase,
-        codes: Tensor,
-        theirs: Tensor,
-        rows: Tensor,
-        found: Tensor,
-        how: Tensor,
-    ) -> None:
+    def _neighbour(self, trials: _Trials, codes: Tensor, theirs: Tensor, rows: Tensor) -> None:
         """Take the nearest rows of the target class, as far as the region allows."""
+        base = self.base_
         order = base.distance(codes[rows], base.codes[theirs]).sort(dim=1, stable=True).indices
 
         def neighbour(local: Tensor, which: slice) -> Tensor:
             return base.x[theirs[order[local][:, which]]]
 
-        _first_accepted(query, rows, neighbour, len(theirs), found, how, 2, exact=False)
+        trials.first(rows, neighbour, len(theirs), 2, exact=False)
 
 
-def _first_accepted(
-    query: Query,
-    rows: Tensor,
-    build: Build,
-    count: int,
-    found: Tensor,
-    how: Tensor,
-    step: int,
-    exact: bool = True,
-) -> Tensor:
-    """Write the first accepted candidate of each row into `found`; return the rows without one.
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """Candidates in order of preference, and the first accepted one of each row."""
 
-    With `exact`, candidates that the region would change are refused, so that every changed value
-    is one of the training data.
-    """
-    local = torch.arange(len(rows), device=rows.device)
-    for start in range(0, count, _BLOCK):
-        if not len(local) or query.budget.expired:
-            break
-        candidates = build(local, slice(start, start + _BLOCK))
-        b = candidates.shape[1]
-        flat = candidates.flatten(0, 1)
-        seen, ok = query.accept(flat, rows[local].repeat_interleave(b))
-        if exact:
-            ok &= ((seen - flat).abs() <= _UNMOVED).all(1)
-        ok = ok.reshape(-1, b)
-        best = ok.to(torch.int8).argmax(1)
-        done = ok.any(1)
-        picked = seen.reshape(len(local), b, -1)[torch.arange(len(local)), best]
-        found[rows[local[done]]], how[rows[local[done]]] = picked[done], step
-        local = local[~done]
-    return rows[local]
+    query: Query
+    found: Tensor  # (n, d)
+    how: Tensor  # (n,)
+
+    @classmethod
+    def of(cls, query: Query) -> _Trials:
+        nowhere = torch.full((len(query),), -1, dtype=torch.long, device=query.x.device)
+        return cls(query, torch.full_like(query.x, torch.nan), nowhere)
+
+    def first(
+        self, rows: Tensor, build: Build, count: int, step: int, exact: bool = True
+    ) -> Tensor:
+        """Record the first accepted of `count` candidates; return the rows without one.
+
+        With `exact`, candidates that the region would change are refused, so that every changed
+        value is one of the training data.
+        """
+        local = torch.arange(len(rows), device=rows.device)
+        for start in range(0, count, _BLOCK):
+            if not len(local) or self.query.budget.expired:
+                break
+            candidates = build(local, slice(start, start + _BLOCK))
+            flat, b = candidates.flatten(0, 1), candidates.shape[1]
+            seen, ok = self.query.accept(flat, rows[local].repeat_interleave(b))
+            if exact:
+                ok &= ((seen - flat).abs() <= _UNMOVED).all(1)
+            ok, seen = ok.reshape(-1, b), seen.reshape(*candidates.shape)
+            done = ok.any(1)
+            best = ok.to(torch.int8).argmax(1)[done]
+            self.found[rows[local[done]]] = seen[done, best]
+            self.how[rows[local[done]]] = step
+            local = local[~done]
+        return rows[local]

@@ -9,9 +9,14 @@ from cel.models.generative.bijections import Bijection
 from cel.models.generative.masked import MaskedNet
 from cel.models.generative.tails import draw_latent, log_latent
 
-__all__ = ["Flow"]
+__all__ = ["Flow", "spread"]
 
 SMALLEST_SCALE = 1e-3  # a constant column is not stretched without limit
+
+
+def spread(x: Tensor) -> Tensor:
+    """Return the standard deviation of each column, (1, d); constant columns get a small one."""
+    return x.std(0, unbiased=False, keepdim=True).clamp(min=SMALLEST_SCALE)
 
 
 class Flow(nn.Module):
@@ -80,12 +85,10 @@ class Flow(nn.Module):
         A `context` (n, c) of values is standardised as well; one-hot classes are left out here.
         """
         self.loc.copy_(x.mean(0, keepdim=True))
-        spread = (x.var(0, unbiased=False, keepdim=True) + self.noise**2).sqrt()
-        self.scale.copy_(spread.clamp(min=SMALLEST_SCALE))
+        self.scale.copy_((spread(x).square() + self.noise**2).sqrt())
         if context is not None:
             self.context_loc.copy_(context.mean(0, keepdim=True))
-            wide = context.std(0, unbiased=False, keepdim=True)
-            self.context_scale.copy_(wide.clamp(min=SMALLEST_SCALE))
+            self.context_scale.copy_(spread(context))
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log p(x | context) of shape (..., n) for rows (..., n, d)."""

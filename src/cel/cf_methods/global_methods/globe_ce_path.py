@@ -1,0 +1,133 @@
+"""Moving rows along fixed directions: x' = P(x + k * delta), categories by exact breakpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.edits import Price, settle
+from cel.space import FeatureSpace
+from cel.space.region import Region
+
+__all__ = ["Directions"]
+
+NEVER = 1e30  # a scalar that no search reaches
+JUST_AFTER = 1 + 1e-5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Directions:
+    """D directions in a space of d columns and p features.
+
+    On a one-hot block with translation e and m = argmax e, `argmax(x + k e)` leaves category i for
+    m exactly when k > 1 / (e_m - e_i) (Ley et al., 2023). So a direction is a shift of the numbers
+    plus, per block, one goal and one leaving scalar per category.
+
+    Attributes:
+        delta: (D, d) translations of unit cost.
+        shift: (D, d) their numeric part.
+        leave: (D, d) scalar after which a row in a category leaves it, `NEVER` if it does not.
+        goal: (D, d) 1 at the goal of every block.
+        blocks: (d, p) 1 where a one-hot column belongs to a feature.
+        owner: (d,) feature of each column.
+    """
+
+    delta: Tensor
+    shift: Tensor
+    leave: Tensor
+    goal: Tensor
+    blocks: Tensor
+    owner: Tensor
+
+    @classmethod
+    def of(cls, delta: Tensor, space: FeatureSpace, price: Price) -> Directions:
+        """Scale translations (D, d) to unit cost and work out their breakpoints."""
+        cost = (delta.abs() @ price.scale).clamp(min=1e-12)
+        delta = delta / cost[:, None]
+        owner = torch.as_tensor(space.owner, device=delta.device)
+        blocks = torch.zeros(space.width, len(space), dtype=delta.dtype, device=delta.device)
+        leave, goal, shift = torch.zeros_like(delta), torch.zeros_like(delta), delta.clone()
+        for position, f in enumerate(space):
+            if not f.one_hot:
+                continue
+            columns = list(f.columns)
+            allowed = torch.tensor(f.allowed_mask, device=delta.device)
+            part = delta[:, columns]
+            best, where = part.masked_fill(~allowed, -torch.inf).max(1)
+            gap = best[:, None] - part
+            leave[:, columns] = torch.where(gap > 1e-9, 1 / gap.clamp(min=1e-9), NEVER)
+            goal[:, columns] = torch.nn.functional.one_hot(where, len(columns)).to(delta)
+            shift[:, columns] = 0
+            blocks[columns, position] = 1
+        return cls(
+            delta=delta, shift=shift, leave=leave, goal=goal, blocks=blocks, owner=owner
+        )
+
+    def __len__(self) -> int:
+        return len(self.delta)
+
+    def select(self, which: Any) -> Directions:
+        """Return some directions."""
+        names = ("delta", "shift", "leave", "goal")
+        parts = {n: getattr(self, n)[which] for n in names}
+        return Directions(**parts, blocks=self.blocks, owner=self.owner)
+
+    def leaving(self, x: Tensor) -> Tensor:
+        """Return the scalars (D, n, p) after which each row of `x` (n, d) changes a category.
+
+        Features that are not one-hot get 0.
+        """
+        present = (x > 0.5).to(x.dtype)
+        return torch.einsum("nc,Dc,cp->Dnp", present, self.leave, self.blocks)
+
+    def points(self, x: Tensor, k: Tensor, leaving: Tensor | None = None) -> Tensor:
+        """Move row i of `x` (n, d) by scalar `k` (D, n) along every direction, (D, n, d)."""
+        after = self.leaving(x) if leaving is None else leaving
+        gone = (k[..., None] > after)[..., self.owner]
+        is_category = self.blocks.any(1)
+        numbers = x + k[..., None] * self.shift[:, None]
+        labels = torch.where(gone, self.goal[:, None], x)
+        return torch.where(is_category, labels, numbers)
+
+    def settled(
+        self, region: Region, k: Tensor, price: Price | None, leaving: Tensor | None = None
+    ) -> Tensor:
+        """Return the moved rows inside their regions, (D, n, d); a price clips to its range."""
+        return settle(self.points(region.origin, k, leaving), region, price)
+
+    def largest(self, price: Price) -> Tensor:
+        """Return a scalar (D,) beyond which nothing changes, or which is hopelessly dear."""
+        width = (price.high - price.low).clamp(min=0)
+        ends = torch.where(self.shift != 0, width / self.shift.abs().clamp(min=1e-12), 0).amax(1)
+        breaks = torch.where(self.leave < NEVER, self.leave, 0).amax(1)
+        return torch.maximum(ends, breaks * JUST_AFTER).clamp(min=1e-3, max=4 * price.largest)
+
+    def grid(self, price: Price, count: int) -> Tensor:
+        """Return geometric scalars (D, count) from a thousandth of the largest, at most 0.05."""
+        last = self.largest(price)
+        first = (last / 1000).clamp(max=0.05)
+        share = torch.linspace(0, 1, count, dtype=last.dtype, device=last.device)
+        return first[:, None] * (last / first)[:, None] ** share
+
+    def breakpoints(self, region: Region, price: Price | None, limit: int = 32) -> Tensor:
+        """Return row-wise scalars (n, b) of ONE direction where its path has a corner.
+
+        They are the category changes, and the bounds that numbers run into (the `limit` dearest
+        numbers only). Scalars that do not exist are 0.
+        """
+        x = region.origin
+        labels = self.leaving(x)[0][:, self.blocks.any(0)]
+        labels = torch.where(labels < NEVER / 2, labels * JUST_AFTER, 0)
+        low, high = region.lower, region.upper
+        if price is not None:
+            low, high = torch.maximum(low, price.low), torch.minimum(high, price.high)
+        moved = self.shift[0].abs().argsort(descending=True, stable=True)[:limit]
+        moved = moved[self.shift[0, moved] != 0]
+        rate = self.shift[0, moved]
+        room = torch.where(rate > 0, high[:, moved] - x[:, moved], x[:, moved] - low[:, moved])
+        ends = (room / rate.abs()).clamp(min=0)
+        ends = torch.where(ends.isfinite(), ends, 0)
+        return torch.cat([labels, ends], 1)

@@ -1,0 +1,38 @@
+"""The program `cel` and its one way of reporting errors."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from cel.cli import data
+from cel.cli.output import errors
+from cel.errors import CelError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Counterfactual explanations: datasets, methods and one controlled benchmark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(data.app, name="data")
+
+
+@app.callback()
+def _root() -> None:
+    """Keep commands in groups even while there is only one."""
+
+
+def main() -> None:
+    """Run the program; a CelError becomes one red line and exit code 2."""
+    try:
+        app()
+    except CelError as error:
+        text = " ".join(str(error).split())
+        errors().print(
+            f"error: {text}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
+        sys.exit(2)

@@ -1,0 +1,153 @@
+"""`cel data`: which datasets there are, where they are, and cards for new ones."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cel.cli.output import JSON, console, errors, print_json
+from cel.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from cel.datasets.catalogue import Summary
+    from cel.datasets.file_dataset import FileDataset
+
+__all__ = ["app"]
+
+app = typer.Typer(help="List, describe, fetch and check datasets.", no_args_is_help=True)
+
+
+def _datasets(name: str = "all") -> list[FileDataset]:
+    from cel.datasets.cards import card_names
+    from cel.datasets.catalogue import card_dataset
+
+    return [card_dataset(n) for n in (card_names() if name == "all" else [name])]
+
+
+@app.command("list")
+def list_(as_json: bool = JSON) -> None:
+    """Show every dataset: rows, features, classes, label shares, and whether it is at hand."""
+    from rich.table import Table
+
+    from cel.datasets.catalogue import summarise
+
+    found = [summarise(d) for d in _datasets()]
+    if as_json:
+        print_json([asdict(s) for s in found])
+        return
+    table = Table(box=None, header_style="bold")
+    for title in ("name", "task", "rows", "cat.", "num.", "classes", "label shares", "found"):
+        table.add_column(title, justify="right" if title in ("rows", "cat.", "num.") else "left")
+    for s in found:
+        table.add_row(*_cells(s), style=None if s.found else "dim")
+    console().print(table)
+    for s in found:
+        if s.found and s.note:
+            console().print(f"{s.name}: {s.note}", style="yellow", markup=False)
+    if not all(s.found for s in found):
+        console().print(
+            "Datasets that are not found: `cel data fetch NAME`, or put the files into a folder "
+            "and name it in CEL_DATA.",
+            markup=False,
+        )
+
+
+def _cells(s: Summary) -> list[str]:
+    shares = ", ".join(f"{k}: {100 * v:.1f}%" for k, v in list(s.label_shares.items())[:3])
+    more = ", ..." if len(s.label_shares) > 3 else ""
+    classes = str(s.classes) if s.classes else "cont." + (f" ({s.outputs})" * (s.outputs > 1))
+    rows = "-" if s.rows is None else f"{s.rows:,}"
+    mark = ("yes *" if s.note else "yes") if s.found else "no"
+    numbers = [rows, str(s.categorical), str(s.numerical)]
+    return [s.name, s.task, *numbers, classes, shares + more, mark]
+
+
+@app.command()
+def describe(name: str, as_json: bool = JSON) -> None:
+    """Show the card of a dataset: source, licence, features, constraints, traps."""
+    from cel.cli.cards import print_card
+    from cel.datasets.catalogue import summarise
+
+    dataset = _datasets(name)[0]
+    summary = summarise(dataset)
+    if as_json:
+        print_json({**asdict(summary), "card": dataset.card.model_dump(mode="json")})
+    else:
+        print_card(dataset.card, summary)
+
+
+@app.command()
+def fetch(name: str = typer.Argument("all", help="A dataset, a card, or all.")) -> None:
+    """Download raw files into the cache and check them; those at hand are only checked."""
+    failed = []
+    for dataset in _datasets(name):
+        if dataset.card.generator is not None:
+            typer.echo(f"{dataset.name}: needs no file")
+            continue
+        try:
+            source, paths = dataset.files()
+        except DataError as error:
+            failed.append(dataset.name)
+            errors().print(f"{dataset.name}: {error}", style="red", markup=False, soft_wrap=True)
+            continue
+        for path in paths:
+            typer.echo(f"{dataset.name}: {path}")
+        if source.warning:
+            typer.echo(f"{dataset.name}: {source.warning}", err=True)
+    if failed:
+        raise DataError(f"could not fetch {', '.join(failed)}; the reasons are above")
+
+
+@app.command()
+def verify(as_json: bool = JSON) -> None:
+    """Check the files at hand: hashes, contents, and the counts of the paper's table."""
+    rows = [_verify(d) for d in _datasets()]
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:
+            style = {"ok": "green", "wrong": "red"}.get(row["status"])
+            line = f"{row['name']}: {row['status']} {row['detail']}".rstrip()
+            console().print(line, style=style, markup=False, soft_wrap=True)
+    wrong = [row["name"] for row in rows if row["status"] == "wrong"]
+    if wrong:
+        raise DataError(f"wrong: {', '.join(wrong)}; see the details above")
+
+
+def _verify(dataset: FileDataset) -> dict[str, Any]:
+    from cel.datasets.catalogue import mismatches, summarise
+
+    at_hand = dataset.find()
+    if at_hand is None and dataset.card.generator is None:
+        return {"name": dataset.name, "status": "missing", "detail": "no file at hand"}
+    found = summarise(dataset)
+    if not found.found:
+        return {"name": dataset.name, "status": "wrong", "detail": found.note}
+    if at_hand is not None and at_hand[0].warning:
+        return {"name": dataset.name, "status": "subset", "detail": found.note}
+    detail = "; ".join(mismatches(found, dataset.card))
+    return {"name": dataset.name, "status": "wrong" if detail else "ok", "detail": detail}
+
+
+@app.command()
+def init(
+    path: Path = typer.Argument(help="A CSV file with a header."),
+    target: str = typer.Option(..., "--target", "-t", help="The column to predict."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The card to write."),
+) -> None:
+    """Write a card for a CSV file, with inferred types to edit, and say what was guessed."""
+    from cel.datasets.cards import load_card
+    from cel.datasets.guess import guess_card, write_card
+
+    card = output or path.with_name(path.name.split(".")[0] + ".yaml")
+    if card.exists():
+        raise ConfigError(f"{card}: exists already; delete it or choose another name with -o")
+    guess = guess_card(path, target)
+    write_card(guess, card)
+    load_card(card)
+    for remark in guess.remarks:
+        typer.echo(remark)
+    typer.echo(f"wrote {card}; edit it, then: cel.load_dataset({str(card)!r})")

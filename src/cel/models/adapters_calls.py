@@ -1,0 +1,175 @@
+"""How to ask each kind of foreign model, and which classes it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cel.errors import ConfigError, DataError, UnsupportedError
+from cel.protocols import Task
+from cel.space import Target
+
+__all__ = ["Call", "Classes", "find_call", "known_classes", "known_task"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Classes:
+    """Class labels of a model from outside.
+
+    Attributes:
+        labels: (K,) labels in the order that CEL uses.
+        theirs: labels in the order of the model's columns, as the model writes them.
+        order: position in `labels` of each of the model's columns.
+    """
+
+    labels: np.ndarray = field(default_factory=lambda: np.array([]))
+    theirs: np.ndarray = field(default_factory=lambda: np.array([]))
+    order: list[int] = field(default_factory=list)
+
+
+class Call:
+    """A foreign model with the way to ask it.
+
+    Args:
+        model: the model.
+        ask: rows to answers; None for modules, which are called elsewhere.
+        output: what the answers are: "proba", "logits", "labels" or "values".
+    """
+
+    def __init__(
+        self, model: Any, ask: Callable[[Any], Any] | None = None, *, output: str = "proba"
+    ) -> None:
+        self.model, self.ask, self.output = model, ask, output
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the model's answers for the rows."""
+        if self.ask is None:
+            raise UnsupportedError(f"{type(self.model).__name__} cannot be asked")
+        return self.ask(self._columns(rows))
+
+    def _columns(self, rows: Any) -> Any:
+        """Return the columns that the model was fitted with, in its order."""
+        names = getattr(self.model, "feature_names_in_", None)
+        if names is None:
+            return rows
+        names = list(names)
+        if not isinstance(rows, pd.DataFrame):
+            return pd.DataFrame(rows, columns=names) if rows.shape[1] == len(names) else rows
+        missing = [n for n in names if n not in rows.columns]
+        if missing:
+            raise DataError(f"the model was fitted with a column {missing[0]!r} that is not there")
+        return rows[names]
+
+
+def find_call(model: Any, task: Task, output: str) -> Call:
+    """Return how to ask a model that is no torch module."""
+    library, kind = type(model).__module__.split(".")[0], type(model).__name__
+    if kind == "Booster" and library in ("xgboost", "lightgbm"):
+        return _booster(model, library, task, output)
+    if kind == "CatBoost":
+        how = "Probability" if task is Task.CLASSIFICATION else "RawFormulaVal"
+        return Call(
+            model,
+            lambda rows: model.predict(rows, prediction_type=how),
+            output=_given(output, task),
+        )
+    if hasattr(model, "predict"):
+        return _estimator(model, task, output)
+    if callable(model):
+        return Call(model, model, output=_given(output, task))
+    raise UnsupportedError(
+        f"cannot wrap a {type(model).__name__}; give an estimator with predict, a torch module, "
+        "or a function from a DataFrame to probabilities"
+    )
+
+
+def _given(output: str, task: Task) -> str:
+    if output != "auto":
+        return output
+    return "proba" if task is Task.CLASSIFICATION else "values"
+
+
+def _estimator(model: Any, task: Task, output: str) -> Call:
+    if task is Task.REGRESSION:
+        return Call(model, model.predict, output="values")
+    soft = hasattr(model, "predict_proba")
+    if output == "labels" or (output == "auto" and not soft):
+        return Call(model, model.predict, output="labels")
+    if not soft:
+        raise UnsupportedError(
+            f"{type(model).__name__} has no predict_proba; say output='labels' to explain its "
+            "hard decisions"
+        )
+    return Call(model, model.predict_proba, output="proba")
+
+
+def _booster(model: Any, library: str, task: Task, output: str) -> Call:
+    """Boosters of the native interfaces predict probabilities or values."""
+    if library == "lightgbm":
+        return Call(model, model.predict, output=_given(output, task))
+
+    def ask(rows: Any) -> Any:
+        import xgboost
+
+        return model.predict(xgboost.DMatrix(rows, enable_categorical=True))
+
+    return Call(model, ask, output=_given(output, task))
+
+
+def known_task(model: Any, target: Target | None, task: Any, classes: Any, output: str) -> Task:
+    """Return the task: as given, of the target, or of the estimator."""
+    if task is not None:
+        try:
+            return Task(task)
+        except ValueError:
+            raise ConfigError(
+                f"unknown task {task!r}; use 'classification' or 'regression'"
+            ) from None
+    if target is not None:
+        return target.task
+    if output == "values":
+        return Task.REGRESSION
+    soft = hasattr(model, "predict_proba") or hasattr(model, "classes_")
+    if soft or classes is not None or output in ("proba", "labels"):
+        return Task.CLASSIFICATION
+    if getattr(model, "_estimator_type", None) == "regressor" or _tagged_regressor(model):
+        return Task.REGRESSION
+    raise ConfigError(
+        f"{type(model).__name__} does not tell what it predicts; give task='classification' with "
+        "classes=[...], or task='regression'"
+    )
+
+
+def _tagged_regressor(model: Any) -> bool:
+    tags = getattr(model, "__sklearn_tags__", None)
+    return tags is not None and tags().estimator_type == "regressor"
+
+
+def known_classes(model: Any, target: Target | None, classes: Sequence[Any] | None) -> Classes:
+    """Return the labels of the target where there is one, else those of the model.
+
+    A model fitted on positions 0..K-1 means the labels of the target in their order.
+    """
+    own = classes if classes is not None else getattr(model, "classes_", None)
+    if own is None and target is None:
+        raise ConfigError(f"{type(model).__name__} names no classes; give classes=[...]")
+    theirs = [] if own is None else np.asarray(own).tolist()
+    labels = list(target.classes) if target is not None else theirs
+    theirs = theirs or labels
+    if all(c in labels for c in theirs):
+        order = [labels.index(c) for c in theirs]
+    elif theirs == list(range(len(labels))):
+        order = theirs
+    else:
+        unknown = next(c for c in theirs if c not in labels)
+        raise ConfigError(f"the model's class {unknown!r} is none of the target's {labels!r}")
+    return Classes(labels=_array(labels), theirs=_array(theirs), order=order)
+
+
+def _array(labels: list[Any]) -> np.ndarray:
+    text = any(isinstance(c, str) for c in labels)
+    return np.array(labels, dtype=object if text else None)
