@@ -4,15 +4,15 @@
 
 Both sides read the same columns of the same raw file, drop rows with gaps, scale numbers to [0, 1]
 and one-hot encode labels (ranks for ordered ones). CEL's side is its normal path: search, sha256,
-checks against the card, pipeline. Each side runs in a process of its own; memory is the growth of
-the resident set over its value after imports and a warm-up on a tiny table.
+checks against the card, pipeline. Times are the best of some runs in which both sides take turns.
+Memory is the growth of the resident set of a fresh process while a side runs for the first time,
+in multiples of the encoded array (Linux only).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -25,26 +25,17 @@ DATASETS = ("adult", "give_me_some_credit")
 
 def ours(name: str) -> np.ndarray:
     from cel.datasets import FileDataset
-    from cel.preprocessing import PreprocessingPipeline
-
-    table = all_rows(FileDataset(name))
-    return PreprocessingPipeline().fit_transform(table.frame, table.space)
-
-
-def all_rows(dataset):
-    """Return the table before balancing, which both sides leave out."""
     from cel.datasets.reading import columns_of, read_columns
     from cel.datasets.table import build_table
+    from cel.preprocessing import PreprocessingPipeline
 
+    dataset = FileDataset(name)
     rows = dataset.card.rows.model_copy(update={"downsample": False})
-    card = dataset.card.model_copy(update={"rows": rows})
+    card = dataset.card.model_copy(update={"rows": rows})  # both sides leave out the balancing
     source, paths = dataset.files()
-    values = read_columns(paths[0], columns_of(card), card, source.format)
-    return build_table(values, card, name_of(paths[0]))
-
-
-def name_of(path: Path) -> str:
-    return str(path)
+    raw = read_columns(paths[0], columns_of(card), card, source.format)
+    table = build_table(raw, card, str(paths[0]))
+    return PreprocessingPipeline().fit_transform(table.frame, table.space)
 
 
 def theirs(name: str) -> np.ndarray:
@@ -58,7 +49,9 @@ def theirs(name: str) -> np.ndarray:
     card = dataset.card
     path = dataset.find()[1][0]
     used = [f.header for f in card.features]
-    frame = pd.read_csv(path, usecols=[*used, *card.target.columns], skipinitialspace=True).dropna()
+    frame = pd.read_csv(
+        path, usecols=[*used, *card.target.columns], skipinitialspace=True
+    ).dropna()
     kinds = {k: [f for f in card.features if f.kind == k] for k in ("categorical", "ordinal")}
     numbers = [f.header for f in card.features if not f.is_label]
     one_hot = OneHotEncoder(
@@ -79,82 +72,85 @@ def theirs(name: str) -> np.ndarray:
     return transformer.fit_transform(frame).astype(np.float32)
 
 
-SIDES = {"cel": ours, "pandas + sklearn": theirs}
+SIDES = {"cel": ours, "sklearn": theirs}
 
 
-def resident() -> int:
-    """Return the peak resident set of this process in bytes."""
-    import resource
+def memory(field: str) -> int:
+    """Return VmRSS (now) or VmHWM (peak) of this process in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-
-def measure(side: str, name: str, repeat: int) -> None:
-    """Child process: print seconds and bytes as JSON."""
-    import pandas as pd  # noqa: F401
+def measure_memory(side: str, name: str) -> dict:
+    """Return the growth of the resident set while one side runs for the first time."""
     import sklearn.compose
     import sklearn.preprocessing  # noqa: F401
 
     from cel.datasets import FileDataset
 
     FileDataset("wine").split()
-    before = resident()
-    start = time.perf_counter()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
+    before = memory("VmRSS")
     encoded = SIDES[side](name)
-    times = [time.perf_counter() - start]
-    peak = resident() - before
-    shape = encoded.shape
-    size = encoded.nbytes
-    del encoded
-    for _ in range(repeat - 1):
-        start = time.perf_counter()
-        SIDES[side](name)
-        times.append(time.perf_counter() - start)
-    result = {"seconds": times, "peak": peak, "encoded": size, "shape": shape}
-    print(json.dumps(result))
+    return {"peak": memory("VmHWM") - before, "bytes": encoded.nbytes, "shape": encoded.shape}
 
 
-def child(side: str, name: str, repeat: int) -> dict:
-    command = [sys.executable, __file__, "--side", side, "--dataset", name]
-    output = subprocess.run(
-        [*command, "--repeat", str(repeat)], check=True, capture_output=True, text=True
-    )
+def measure_time(name: str, repeat: int) -> dict:
+    """Return the best of some runs of each side, which take turns."""
+    best = dict.fromkeys(SIDES, float("inf"))
+    for _ in range(repeat + 1):  # the first round warms up imports and the file cache
+        for side, run in SIDES.items():
+            start = time.perf_counter()
+            run(name)
+            best[side] = min(best[side], time.perf_counter() - start)
+    return best
+
+
+def child(*arguments: str) -> dict:
+    command = [sys.executable, __file__, *arguments]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(output.stdout.splitlines()[-1])
 
 
 def compare(name: str, repeat: int) -> dict:
-    runs = {side: child(side, name, repeat) for side in SIDES}
-    mine, other = runs["cel"], runs["pandas + sklearn"]
+    seconds = child("--time", name, "--repeat", str(repeat))
+    mine, other = (child("--memory", side, name) for side in SIDES)
     return {
         "dataset": name,
         "shape": mine["shape"],
-        "cel_s": statistics.median(mine["seconds"]),
-        "sklearn_s": statistics.median(other["seconds"]),
-        "ratio": statistics.median(mine["seconds"]) / statistics.median(other["seconds"]),
-        "encoded_mb": mine["encoded"] / 1e6,
-        "cel_peak": mine["peak"] / mine["encoded"],
-        "sklearn_peak": other["peak"] / mine["encoded"],
+        "cel_s": seconds["cel"],
+        "sklearn_s": seconds["sklearn"],
+        "ratio": seconds["cel"] / seconds["sklearn"],
+        "encoded_mb": mine["bytes"] / 1e6,
+        "cel_peak": mine["peak"] / mine["bytes"],
+        "sklearn_peak": other["peak"] / mine["bytes"],
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--side", choices=sorted(SIDES), help=argparse.SUPPRESS)
-    parser.add_argument("--dataset", help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--time", help=argparse.SUPPRESS)
+    parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.side:
-        measure(args.side, args.dataset, args.repeat)
+    if args.time:
+        print(json.dumps(measure_time(args.time, args.repeat)))
+        return
+    if args.memory:
+        print(json.dumps(measure_memory(*args.memory)))
         return
     rows = [compare(name, args.repeat) for name in DATASETS]
-    print(f"{'dataset':22}{'rows x columns':>16}{'CEL':>9}{'sklearn':>9}{'ratio':>7}"
-          f"{'encoded':>10}{'CEL peak':>10}{'sklearn':>9}")  # fmt: skip
+    print(
+        "dataset               rows x columns     CEL  sklearn  ratio  encoded  CEL peak  sklearn"
+    )
     for r in rows:
         shape = f"{r['shape'][0]} x {r['shape'][1]}"
-        print(f"{r['dataset']:22}{shape:>16}{r['cel_s']:8.3f}s{r['sklearn_s']:8.3f}s"
-              f"{r['ratio']:7.2f}{r['encoded_mb']:8.1f}MB{r['cel_peak']:9.2f}x"
-              f"{r['sklearn_peak']:8.2f}x")  # fmt: skip
+        print(
+            f"{r['dataset']:21} {shape:>14} {r['cel_s']:6.3f}s {r['sklearn_s']:7.3f}s "
+            f"{r['ratio']:6.2f} {r['encoded_mb']:6.1f}MB {r['cel_peak']:8.2f}x "
+            f"{r['sklearn_peak']:7.2f}x"
+        )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2))
 

@@ -1,4 +1,4 @@
-"""Regions: projection and snapping on random spaces, against a QP solver and by their own rules."""
+"""Projection and snapping on random spaces, against a QP solver and by their own rules."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def run_on_dask(
         raise MissingDependencyError("dask.distributed", "dask") from None
     cluster = None
     if address is None:
-        cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+        make: Any = LocalCluster
+        cluster = make(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
     with Client(address or cluster) as client:
         names = ("suite", "dataset", "fold", "model", "cells")
         futures = [

@@ -81,7 +81,8 @@ def compare_with_paper(scores: pd.DataFrame) -> pd.DataFrame:
     pairs = zip(table["dataset"], table["our_model"], strict=True)
     table = table[[p in there for p in pairs]].reset_index(drop=True)
     rules = read_yaml(_folder() / "artefacts.yaml")["artefacts"]
-    outcomes = [_against_paper(line, rules) for line in table.to_dict("records")]
+    lines: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    outcomes = [_against_paper(line, rules) for line in lines]
     table["verdict"] = [v for v, _ in outcomes]
     table["reason"] = [r for _, r in outcomes]
     return table

@@ -133,7 +133,7 @@ def _block(
         )  # fmt: skip
         score = key_of(
             "score", STAGE_VERSION["score"], explain, density, suite.metrics,
-            {k: dict(v) for k, v in suite.metric_params.items()},
+            list(suite.extra_metrics), {k: dict(v) for k, v in suite.metric_params.items()},
         )  # fmt: skip
         cells.append(Cell(name, fold, model, spec, explain, score))
     return Block(name, fold, model, task, split, predictor, density, tuple(cells))

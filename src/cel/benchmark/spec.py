@@ -62,6 +62,15 @@ class Suite:
     )
     density: Mapping[str, Any] = field(default_factory=dict)
     metrics: str = "default.yaml"
+    extra_metrics: tuple[str, ...] = (
+        "sparsity_encoded",
+        "l2_hamming_encoded",
+        "redundancy",
+        "ynn",
+        "cost_gap",
+        "effectiveness_gap",
+        "n_units",
+    )
     metric_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     target: str = "card"
     binary: bool = True
@@ -102,8 +111,9 @@ class Suite:
         given = dict(values)
         given["datasets"] = tuple(given["datasets"])
         given["methods"] = tuple(_methods(given["methods"], where))
-        if "folds" in given:
-            given["folds"] = tuple(given["folds"])
+        for name in ("folds", "extra_metrics"):
+            if name in given:
+                given[name] = tuple(given[name])
         if "limits" in given and not isinstance(given["limits"], Limits):
             _no_strangers(given["limits"], {f.name for f in fields(Limits)}, f"{where}: limits")
             given["limits"] = Limits(**given["limits"])
@@ -176,8 +186,8 @@ def _methods(given: Any, where: str) -> list[MethodSpec]:
             continue
         entry = {} if value is None or isinstance(value, str) else dict(value)
         _no_strangers(entry, {"method", "params"}, f"{where}: methods.{label}")
-        method, params = entry.get("method", label), entry.get("params") or {}
-        out.append(MethodSpec(label=label, method=method, params=params))
+        params = entry.get("params") or {}
+        out.append(MethodSpec(label=label, method=entry.get("method") or label, params=params))
     return out
 
 

@@ -172,16 +172,15 @@ class Workbench:
 
     def score(self, cell: Cell) -> None:
         """Compute and store the metrics of a cell."""
-        from cel.metrics import MetricsOrchestrator
+        from cel.metrics import MetricsOrchestrator, References
 
         if self.store.intact("score", cell.score_key):
             return
         path = self.store.folder("explain", cell.explain_key) / "result.parquet"
         result = ExplanationResult.from_parquet(path).with_context(self.context())
-        orchestra = MetricsOrchestrator(
-            conf_path=self.suite.metrics, params=self.suite.metric_params
-        )
-        scores = orchestra.compute(result)
+        references = self._made.setdefault("references", References())
+        entries = metric_entries(self.suite)
+        scores = MetricsOrchestrator(metrics=entries, references=references).compute(result)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
             _write_scores(folder, scores, result)
 
@@ -195,6 +194,16 @@ class Workbench:
             "task": self.block.task.value,
             "explain_key": cell.explain_key,
         }
+
+
+def metric_entries(suite: Suite) -> list[Any]:
+    """Return the metrics of a suite with their settings, in the orchestrator's form."""
+    from cel.metrics.suites import read_suite
+
+    names = [c.name for c in read_suite(suite.metrics)]
+    names += [n for n in suite.extra_metrics if n not in names]
+    params = suite.metric_params
+    return [{n: dict(params[n])} if n in params else n for n in names]
 
 
 def _label(position: int | None, target: Any) -> Any:

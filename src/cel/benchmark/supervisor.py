@@ -179,7 +179,7 @@ class Supervisor:
             task.cells = []
         if kind not in ("ready", "idle", "block_failed"):
             self._tell(event)
-        return kind == "idle"
+        return bool(kind == "idle")
 
     def _over_limit(self, worker: subprocess.Popen[str], watch: _Watch) -> str | None:
         if time.monotonic() > watch.deadline:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cel.cli import data
+from cel.cli import bench, data, listing
 from cel.cli.output import errors
 from cel.errors import CelError
 
@@ -19,6 +19,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(listing.list_app, name="list")
+for _command in (bench.run, bench.status, bench.clean, bench.merge, bench.export, listing.check):
+    app.command()(_command)
 
 
 @app.callback()

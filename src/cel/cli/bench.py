@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cel.cli.console import console, show_table
+from cel.cli.output import console
+from cel.cli.tables import show_table
 from cel.errors import ConfigError
 
 __all__ = ["clean", "export", "merge", "run", "status"]
@@ -18,7 +19,7 @@ Names = Annotated[list[str] | None, typer.Option()]
 
 
 def run(
-    suite: Annotated[str, typer.Argument(help="smoke, quick, standard, paper or a YAML file")],
+    suite: Annotated[str, typer.Argument(help="smoke, quick, standard, paper or a file")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder of the run")] = None,
     dataset: Annotated[list[str] | None, typer.Option("-d", "--dataset")] = None,
     method: Annotated[
@@ -52,7 +53,7 @@ def run(
         _show_plan(spec, where)
         return
     again = f"cel run {suite} --out {where}"
-    with RunProgress(console) as progress:
+    with RunProgress(console()) as progress:
         try:
             summary = run_suite(
                 spec, where, jobs=jobs, engine=engine, address=address, shard=_shard(shard),
@@ -60,10 +61,12 @@ def run(
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.stop()
-            console.print(f"\nStopped; everything finished is kept. Go on with: [bold]{again}[/]")
+            console().print(
+                f"\nStopped; everything finished is kept. Go on with: [bold]{again}[/]"
+            )
             raise typer.Exit(130) from None
     _show_leaderboard(where)
-    console.print(
+    console().print(
         f"{summary.ran} of {summary.total} cells started, {summary.done} have scores, "
         f"{summary.skipped} not applicable, {summary.failed} failed, {summary.seconds:.1f} s. "
         f"Report: [bold]cel report {where}[/]"
@@ -103,7 +106,7 @@ def _show_plan(spec: Any, where: Path) -> None:
     lines = [[d, m, str(len(n)), str(sum(n))] for (d, m), n in blocks.items()]
     show_table("plan", ["dataset", "model", "folds", "cells"], lines)
     seconds = estimate_seconds(plan, store)
-    console.print(
+    console().print(
         f"{len(plan.cells)} cells, {len(done)} already there, {open_cells} to do; "
         f"about {seconds / 60:.0f} minutes on one core"
     )
@@ -118,7 +121,11 @@ def _show_leaderboard(where: Path) -> None:
     if len(scores):
         board = leaderboard(scores)
         rows = [[str(v) for v in line] for line in board.itertuples(index=False)]
-        show_table(f"{plan.suite.name}: means over datasets, models and folds", list(board), rows)
+        show_table(
+            f"{plan.suite.name}: means over datasets, models and folds",
+            [str(c) for c in board],
+            rows,
+        )
 
 
 def status(
@@ -143,7 +150,7 @@ def status(
     bad = cells[~cells["state"].isin(["done", "missing", "skip"])]
     for line in bad.head(20).itertuples():
         where = f"{line.dataset}/{line.fold}/{line.model}/{line.method}"
-        console.print(f"[red]{line.state}[/] {where}: {line.reason}", highlight=False)
+        console().print(f"[red]{line.state}[/] {where}: {line.reason}", highlight=False)
 
 
 def clean(
@@ -157,12 +164,12 @@ def clean(
     store, _ = open_run(folder)
     if failures:
         shutil.rmtree(store.root / "failures", ignore_errors=True)
-        console.print(f"failures of {folder} forgotten")
+        console().print(f"failures of {folder} forgotten")
         return
     if not yes:
         typer.confirm(f"Remove {folder} with all its results?", abort=True)
     shutil.rmtree(store.root)
-    console.print(f"{folder} removed")
+    console().print(f"{folder} removed")
 
 
 def merge(
@@ -182,7 +189,7 @@ def merge(
             target.write_json("environment.json", store.read_json("environment.json"))
         elif known != store.read_json("suite.json"):
             raise ConfigError(f"{source} is a run of another suite than {out}")
-        console.print(f"{source}: {target.merge(store)} entries copied")
+        console().print(f"{source}: {target.merge(store)} entries copied")
     merged, plan = open_run(out)
     write_scores(merged, plan)
 
@@ -210,4 +217,4 @@ def export(
         from cel.report.latex import to_latex
 
         path.write_text(to_latex(summarise(table)), encoding="utf8")
-    console.print(f"{len(table)} lines written to {path}")
+    console().print(f"{len(table)} lines written to {path}")

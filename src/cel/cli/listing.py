@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cel.cli.console import console, show_table
+from cel.cli.output import console
+from cel.cli.tables import show_table
 from cel.errors import ConfigError
 
 __all__ = ["check", "list_app"]
@@ -110,7 +111,7 @@ def check(
     else:
         rows = [[r.problem, r.check, "ok" if r.passed else "FAILED", r.message] for r in reports]
         show_table(f"contract of {cls.__name__}", ["problem", "check", "result", "message"], rows)
-        console.print(f"{len(reports) - len(failed)} passed, {len(failed)} failed")
+        console().print(f"{len(reports) - len(failed)} passed, {len(failed)} failed")
     if len([r for r in reports if r.check != "supported"]) == 0:
         raise ConfigError(f"{name} supports none of the test problems")
     if failed:

@@ -82,9 +82,7 @@ def _side(rule: dict[str, tuple[Label, ...]]) -> tuple[str, tuple[Label, ...]]:
 def _feature(spec: FeatureSpec, column: int) -> Feature:
     lower = -math.inf if spec.lower is None else spec.lower
     upper = math.inf if spec.upper is None else spec.upper
-    if spec.kind == "ordinal":
-        lower, upper = _rank_bounds(spec)
-    elif spec.kind == "categorical":
+    if spec.is_label:
         lower, upper = 0.0, float(len(spec.categories) - 1)
     return Feature(
         name=spec.name,
@@ -100,19 +98,6 @@ def _feature(spec: FeatureSpec, column: int) -> Feature:
         weight=spec.weight,
         protected=spec.protected,
     )
-
-
-def _rank_bounds(spec: FeatureSpec) -> tuple[float, float]:
-    """Ordinals move along their ranks, so what is allowed must be one run of them."""
-    if spec.allowed is None:
-        return 0.0, float(len(spec.categories) - 1)
-    ranks = [i for i, c in enumerate(spec.categories) if c in spec.allowed]
-    if not ranks or ranks[-1] - ranks[0] != len(ranks) - 1:
-        raise ConfigError(
-            f"feature {spec.name!r}: the allowed categories of an ordinal feature must be "
-            f"neighbours in its order, got {list(spec.allowed)}"
-        )
-    return float(ranks[0]), float(ranks[-1])
 
 
 def _check_possible(relation: LinearRelation, space: FeatureSpace) -> None:

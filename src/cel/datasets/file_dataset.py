@@ -9,14 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cel.config import Label
 from cel.datasets.base import DatasetBase
 from cel.datasets.cards import card_path, load_card
 from cel.datasets.download import download
 from cel.datasets.files import check_file, find_file
-from cel.datasets.reading import columns_of, convert, read_columns
+from cel.datasets.reading import columns_of, convert, read_columns, stack
 from cel.datasets.specs import DatasetCard, FileSpec, SourceSpec
 from cel.datasets.table import Table, build_table
 from cel.errors import ConfigError, DataError
@@ -88,20 +86,20 @@ class FileDataset(DatasetBase):
             )
         source, paths = self.files()
         columns = columns_of(self.card)
-        parts = [read_columns(p, columns, self.card, source.format) for p in paths]
-        values = parts[0] if len(parts) == 1 else _stack(parts)
+        raw = stack([read_columns(p, columns, self.card, source.format) for p in paths])
         notes = () if source.warning is None else (source.warning,)
         if source.warning is not None:
             warnings.warn(f"{self.name}: {source.warning}", UserWarning, stacklevel=2)
         where = " + ".join(str(p) for p in paths)
-        return build_table(values, self.card, where, class_pair=pair, notes=notes)
+        return build_table(raw, self.card, where, class_pair=pair, notes=notes)
 
     def _generated(self, pair: Sequence[Label] | None) -> Table:
         from cel.datasets.synthetic import generate
 
         frame = generate(str(self.card.generator), self.options or {})
-        values = convert(frame, columns_of(self.card), self.name)
-        return build_table(values, self.card, self.name, class_pair=pair)
+        drop = self.card.rows.missing == "drop"
+        raw = convert(frame, columns_of(self.card), self.name, drop=drop)
+        return build_table(raw, self.card, self.name, class_pair=pair)
 
     def _pair(self) -> Sequence[Label] | None:
         """Return the classes to keep, None for all."""
@@ -154,7 +152,3 @@ class FileDataset(DatasetBase):
             if all(f.addresses for f in source.files):
                 return source, [download(f, self.name) for f in source.files]
         return sources[0], [download(f, self.name) for f in sources[0].files]
-
-
-def _stack(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}

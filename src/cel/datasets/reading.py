@@ -19,7 +19,7 @@ from cel.errors import DataError
 from cel.protocols import Task
 from cel.registry import did_you_mean
 
-__all__ = ["Column", "columns_of", "convert", "read_columns"]
+__all__ = ["Column", "Raw", "columns_of", "convert", "missing", "read_columns", "stack"]
 
 _ROWS = 1 << 14  # rows of a block
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
@@ -54,9 +54,41 @@ def columns_of(card: DatasetCard) -> list[Column]:
     return found
 
 
-def convert(frame: pd.DataFrame, columns: Sequence[Column], where: str) -> dict[str, np.ndarray]:
-    """Return number columns as float64 and label columns as positions, each of shape (n,)."""
-    return {c.name: _convert(frame[c.header], c, where) for c in columns}
+@dataclass(frozen=True)
+class Raw:
+    """Columns as they were read.
+
+    Attributes:
+        values: name -> (n,) float64 numbers (NaN is missing) or int16 positions (-1 is missing).
+        rows: (n,) row numbers in the file.
+        gaps: name -> number of missing values, dropped rows included.
+        total: number of rows, dropped ones included.
+    """
+
+    values: dict[str, np.ndarray]
+    rows: np.ndarray
+    gaps: dict[str, int]
+    total: int
+
+
+def missing(column: np.ndarray) -> np.ndarray:
+    """Tell where a column has no value, shape (n,)."""
+    return np.isnan(column) if column.dtype.kind == "f" else column < 0
+
+
+def convert(
+    frame: pd.DataFrame, columns: Sequence[Column], where: str, *, drop: bool, first: int = 0
+) -> Raw:
+    """Convert a block of rows whose first one is number `first`; `drop` leaves out gaps."""
+    values = {c.name: _convert(frame[c.header], c, where) for c in columns}
+    rows = np.arange(first, first + len(frame))
+    holes = {name: missing(column) for name, column in values.items()}
+    gaps = {name: int(hole.sum()) for name, hole in holes.items()}
+    if drop and any(gaps.values()):
+        keep = np.flatnonzero(~np.logical_or.reduce(list(holes.values())))
+        values = {name: column[keep] for name, column in values.items()}
+        rows = rows[keep]
+    return Raw(values, rows, gaps, len(frame))
 
 
 def _convert(values: pd.Series, column: Column, where: str) -> np.ndarray:
@@ -67,23 +99,28 @@ def _convert(values: pd.Series, column: Column, where: str) -> np.ndarray:
     return values.to_numpy(dtype=np.float64)
 
 
-def read_columns(
-    path: Path, columns: Sequence[Column], card: DatasetCard, form: str
-) -> dict[str, np.ndarray]:
+def stack(parts: list[Raw]) -> Raw:
+    """Put blocks or files one below the other; emptied on the way, so that memory is held once."""
+    names = list(parts[0].values)
+    values = {name: np.concatenate([p.values.pop(name) for p in parts]) for name in names}
+    gaps = {name: sum(p.gaps[name] for p in parts) for name in names}
+    rows = np.concatenate([p.rows for p in parts])
+    return Raw(values, rows, gaps, sum(p.total for p in parts))
+
+
+def read_columns(path: Path, columns: Sequence[Column], card: DatasetCard, form: str) -> Raw:
     """Read the columns of one file; `form` is "csv" or "arff".
 
     Columns of ARFF files are called by position: "0", "1", ...
-
-    Returns:
-        Name of the column -> (n,) float64 numbers (NaN is missing) or int16 positions (-1 is).
     """
     header, start = _header(path, card.read, form)
     _check_header(path, header, columns, card)
-    parts: dict[str, list[np.ndarray]] = {c.name: [] for c in columns}
+    parts: list[Raw] = []
+    first, drop = 0, card.rows.missing == "drop"
     try:
         for block in _blocks(path, header, start, columns, card.read):
-            for name, values in convert(block, columns, str(path)).items():
-                parts[name].append(values)
+            parts.append(convert(block, columns, str(path), drop=drop, first=first))
+            first += len(block)
     except UnicodeDecodeError as error:
         raise DataError(_not_text(path, error)) from None
     except pd.errors.ParserError as error:
@@ -93,9 +130,9 @@ def read_columns(
         raise
     except ValueError as error:
         raise _not_a_number(path, header, start, columns, card.read, error) from None
-    if not any(len(p) for p in parts[columns[0].name]):
+    if not first:
         raise DataError(f"{path}: holds a header but no rows; fetch it again")
-    return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+    return stack(parts)
 
 
 def _header(path: Path, read: ReadSpec, form: str) -> tuple[list[str], int]:

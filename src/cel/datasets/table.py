@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 from cel.config import Label
 from cel.datasets.cards import space_of, target_of
 from cel.datasets.order import balanced_sample, random_sample
+from cel.datasets.reading import Raw, missing
 from cel.datasets.specs import DatasetCard, FeatureSpec
 from cel.errors import ConfigError, DataError
 from cel.protocols import Task
@@ -54,7 +55,7 @@ class Table:
 
 
 def build_table(
-    values: Mapping[str, np.ndarray],
+    raw: Raw,
     card: DatasetCard,
     where: str,
     *,
@@ -64,25 +65,19 @@ def build_table(
     """Check the columns of a dataset against its card and keep the rows that the card asks for.
 
     Args:
-        values: column name -> (n,) float64 numbers or integer positions of labels, as read.
+        raw: columns as read; emptied on the way, so that memory is held once.
         card: what the columns must be.
         where: file name for messages.
         class_pair: restrict the rows to these two classes.
         notes: what was noticed while reading.
     """
-    for name, column in values.items():
-        if _missing(column).all():
-            raise DataError(f"{where}: column {name!r} has no value in any row; drop it")
-    index = _complete_rows(values, card, where)
-    numbers = {name: column if index is None else column[index] for name, column in values.items()}
-    rows = np.arange(len(next(iter(values.values())))) if index is None else index
-    columns = {f.name: _feature(numbers.pop(f.name), f, rows, where) for f in card.features}
-    frame = pd.DataFrame(columns, index=pd.Index(rows, name="row"), copy=False)
-    y = _outcomes(numbers, card, rows, where)
+    _check_gaps(raw, card, where)
+    columns = {f.name: _feature(raw.values.pop(f.name), f, raw.rows, where) for f in card.features}
+    frame = pd.DataFrame(columns, index=pd.Index(raw.rows, name="row"), copy=False)
     table = Table(
         name=card.name,
         frame=frame,
-        y=y,
+        y=_outcomes(raw, card, where),
         space=space_of(card),
         target=target_of(card),
         notes=notes,
@@ -91,27 +86,17 @@ def build_table(
     return _last_look(table, where)
 
 
-def _missing(column: np.ndarray) -> np.ndarray:
-    return np.isnan(column) if column.dtype.kind == "f" else column < 0
-
-
-def _complete_rows(
-    values: Mapping[str, np.ndarray], card: DatasetCard, where: str
-) -> np.ndarray | None:
-    """Return the positions of the rows to keep, None for all."""
-    gaps: np.ndarray | None = None
-    for name, column in values.items():
-        missing = _missing(column)
-        if not missing.any() or (card.rows.missing == "keep" and name not in card.target.columns):
-            continue
-        if card.rows.missing != "drop":
+def _check_gaps(raw: Raw, card: DatasetCard, where: str) -> None:
+    for name, count in raw.gaps.items():
+        if count == raw.total:
+            raise DataError(f"{where}: column {name!r} has no value in any row; drop it")
+        allowed = card.rows.missing == "keep" and name not in card.target.columns
+        if count and card.rows.missing != "drop" and not allowed:
+            row = raw.rows[int(missing(raw.values[name]).argmax())]
             raise DataError(
-                f"{where}: column {name!r} is empty in row {int(missing.argmax())} (and "
-                f"{int(missing.sum()) - 1} more); fill it, or drop such rows with "
-                "`rows: {missing: drop}` in the card"
+                f"{where}: column {name!r} is empty in row {row} (and {count - 1} more); fill it, "
+                "or drop such rows with `rows: {missing: drop}` in the card"
             )
-        gaps = missing if gaps is None else gaps | missing
-    return None if gaps is None else np.flatnonzero(~gaps)
 
 
 def _feature(column: np.ndarray, spec: FeatureSpec, rows: np.ndarray, where: str) -> Any:
@@ -151,15 +136,14 @@ def _outside(column: np.ndarray, spec: FeatureSpec) -> np.ndarray:
     return bad
 
 
-def _outcomes(
-    columns: Mapping[str, np.ndarray], card: DatasetCard, rows: np.ndarray, where: str
-) -> np.ndarray:
+def _outcomes(raw: Raw, card: DatasetCard, where: str) -> np.ndarray:
+    columns = [raw.values.pop(name) for name in card.target.columns]
     if card.task is Task.CLASSIFICATION:
-        return columns[card.target.columns[0]].astype(np.int64)
-    y = np.stack([columns[name] for name in card.target.columns], axis=1)
+        return columns[0].astype(np.int64)
+    y = np.stack(columns, axis=1)
     bad = ~np.isfinite(y).all(axis=1)
     if bad.any():
-        row = rows[int(bad.argmax())]
+        row = raw.rows[int(bad.argmax())]
         raise DataError(f"{where}: the target is not finite in row {row}; correct the file")
     return y
 
@@ -204,9 +188,14 @@ def _last_look(table: Table, where: str) -> Table:
                 f"{where}: column {table.target.names[0]!r} holds one class only ({label!r}); "
                 "two or more are needed"
             )
-    constant = [str(n) for n in table.frame.columns if table.frame[n].nunique() < 2]
+    constant = [str(n) for n in table.frame.columns if _constant(table.frame[n])]
     if not constant:
         return table
     note = f"the same value in every row: {', '.join(constant)}"
     _log.info("%s: %s", where, note)
     return replace(table, notes=(*table.notes, note))
+
+
+def _constant(column: pd.Series) -> bool:
+    values = column.cat.codes if isinstance(column.dtype, pd.CategoricalDtype) else column
+    return bool(values.min() == values.max())

@@ -87,6 +87,7 @@ class Metric:
         tasks: tasks for which it is defined.
         aggregate: how the values of the rows become one.
         aliases: other names.
+        undefined: why a row may have no value.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Metric:
     tasks: frozenset[Task] = frozenset(Task)
     aggregate: Aggregate = "mean"
     aliases: tuple[str, ...] = ()
+    undefined: str = ""
 
     def __post_init__(self) -> None:
         choices = {"better": ARROWS, "rows": (*EMPTY, "cell"), "aggregate": ("mean", "median")}
@@ -179,7 +181,7 @@ class Metric:
             value=value,
             positions=positions,
             values=values,
-            reason=_remark(values),
+            reason=_remark(values, self.undefined),
         )
 
     def summarise(self, values: np.ndarray) -> float:
@@ -190,12 +192,13 @@ class Metric:
         return float(np.median(known) if self.aggregate == "median" else np.mean(known))
 
 
-def _remark(values: np.ndarray) -> str:
+def _remark(values: np.ndarray, undefined: str) -> str:
     """Say how many values are undefined or infinite."""
     missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
     parts = []
     if missing:
-        parts.append(f"{missing} of {len(values)} rows have no value")
+        why = f": {undefined}" if undefined else ""
+        parts.append(f"{missing} of {len(values)} rows have no value{why}")
     if infinite:
         parts.append(f"{infinite} of {len(values)} rows are infinite")
     return "; ".join(parts)
@@ -217,6 +220,7 @@ def metric(
     tasks: frozenset[Task] | set[Task] = frozenset(Task),
     aggregate: Aggregate = "mean",
     aliases: tuple[str, ...] = (),
+    undefined: str = "",
 ) -> Callable[[Function], Metric]:
     """Register a function as a metric; its keyword arguments become settings.
 
@@ -236,6 +240,7 @@ def metric(
             name=name, function=function, better=better, unit=unit, rows=rows,
             meaning=meaning, formula=formula, needs=frozenset(needs), reference=reference,
             tasks=frozenset(tasks), aggregate=aggregate, aliases=aliases,
+            undefined=undefined,
         )  # fmt: skip
         for label in (name, *aliases):
             METRICS.add(label, made)

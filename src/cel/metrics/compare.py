@@ -127,6 +127,9 @@ def _oriented(frame: pd.DataFrame, axis: str, direction: str | None) -> np.ndarr
         raise ConfigError(f"the table has no column {axis!r}; {hint}")
     known = direction or METRICS.get(axis).better
     if known not in ("higher", "lower"):
-        raise ConfigError(f"axis {axis!r} has no direction; say 'higher' or 'lower', not {known!r}")
+        raise ConfigError(
+            f"axis {axis!r} has no direction; say 'higher' or 'lower', not {known!r}"
+        )
     values = frame[axis].to_numpy(dtype=np.float64)
-    return np.nan_to_num(values if known == "higher" else -values, nan=-np.inf)
+    good = values if known == "higher" else -values
+    return np.where(np.isnan(good), -np.inf, good)

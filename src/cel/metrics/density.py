@@ -17,7 +17,7 @@ __all__ = ["density_percentile", "log_density", "log_density_median", "prob_plau
 
 
 def _log_density(ev: Evaluation) -> np.ndarray:
-    """log p(x' | target) of the selected rows."""
+    """Log p(x' | target) of the selected rows."""
     return ev.memo(("log_density", ev.kind), lambda: ev.log_prob(ev.cf, ev.target))
 
 
@@ -43,6 +43,7 @@ def _of_held_out_rows(ev: Evaluation) -> np.ndarray:
 
 @metric(
     "log_density",
+    undefined="the density returned NaN",
     better="higher",
     unit="nats",
     rows="found",
@@ -57,6 +58,7 @@ def log_density(ev: Evaluation) -> np.ndarray:
 
 @metric(
     "log_density_median",
+    undefined="the density returned NaN",
     better="higher",
     unit="nats",
     rows="found",
@@ -72,6 +74,7 @@ def log_density_median(ev: Evaluation) -> np.ndarray:
 
 @metric(
     "density_percentile",
+    undefined="no held-out row has the target class",
     better="higher",
     unit="share",
     rows="found",
@@ -104,6 +107,7 @@ def _rank(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 @metric(
     "prob_plausibility",
+    undefined="no training row has the target class",
     better="higher",
     unit="share",
     rows="found",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
 
 __all__ = ["connectedness", "discriminative_power", "nn_distance", "ynn"]
+
+TIE = 1e-9  # squared distances closer than this are equal
 
 
 def _at_least_one(name: str, value: int) -> None:
@@ -56,6 +59,7 @@ def ynn(ev: Evaluation, k: int = 5) -> np.ndarray:
 
 @metric(
     "nn_distance",
+    undefined="no training row has the target outcome",
     better="lower",
     unit="share",
     rows="found",
@@ -83,6 +87,7 @@ def _nearest(ev: Evaluation, cf: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 @metric(
     "connectedness",
+    undefined="the target class has no more than k training rows",
     better="higher",
     unit="share",
     rows="found",
@@ -103,7 +108,7 @@ def connectedness(ev: Evaluation, k: int = 5, quantile: float = 0.95) -> np.ndar
             continue
         eps, index = ev.shared(
             "connected_rows",
-            lambda z=members: _core_rows(z, k, quantile),
+            partial(_core_rows, members, k, quantile),
             (k, quantile, int(wanted)),
             model=True,
         )
@@ -121,6 +126,7 @@ def _core_rows(x: np.ndarray, k: int, quantile: float) -> tuple[float, Any]:
 
 @metric(
     "discriminative_power",
+    undefined="no training row has either class",
     better="higher",
     unit="share",
     rows="found",
@@ -142,7 +148,7 @@ def discriminative_power(ev: Evaluation, k: int = 10) -> np.ndarray:
         if not len(members):
             continue
         index = ev.shared(
-            "class_neighbours", lambda z=members: _index(z), (int(position),), model=True
+            "class_neighbours", partial(_index, members), (int(position),), model=True
         )
         for wanted in (False, True):
             rows = np.flatnonzero((ev.target if wanted else origin) == position)
@@ -164,6 +170,6 @@ def _hits(
         around = members[near[part]].astype(np.float64)
         home = np.square(around - x[part, None]).sum(-1)
         away = np.square(around - cf[part, None]).sum(-1)
-        nearer = away < home if wanted else home < away
-        out[part] = (nearer + 0.5 * (home == away)).sum(1)
+        lead = home - away if wanted else away - home
+        out[part] = np.where(np.abs(lead) <= TIE, 0.5, lead > 0).sum(1)
     return out

@@ -36,7 +36,7 @@ class MetricsOrchestrator:
     >>> from cel.metrics.example import example
     >>> scores = MetricsOrchestrator(metrics=["coverage", "l2"]).compute(example())
     >>> round(scores["coverage"], 3)
-    0.75
+    0.778
     """
 
     def __init__(

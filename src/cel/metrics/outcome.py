@@ -110,7 +110,8 @@ def _violations(ev: Evaluation) -> dict[str, np.ndarray]:
 )
 def violations(ev: Evaluation) -> np.ndarray:
     """All violations of each candidate."""
-    return np.sum([_violations(ev)[kind] for kind in VIOLATIONS], axis=0, dtype=np.float64)
+    counts = np.stack([_violations(ev)[kind] for kind in VIOLATIONS])
+    return np.asarray(counts.sum(0), dtype=np.float64)
 
 
 def _one_kind(kind: str) -> None:

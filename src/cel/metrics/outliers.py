@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -57,7 +58,7 @@ def _lof_values(ev: Evaluation, k: int, among: Among) -> np.ndarray:
         members = ev.x_train[ev.y_train == wanted]
         if len(unique_rows(members)) > 1:
             rows, key = ev.target == wanted, (k, int(wanted))
-            fitted = ev.shared("lof", lambda z=members: _fit_lof(z, k), key, model=True)
+            fitted = ev.shared("lof", partial(_fit_lof, members, k), key, model=True)
             out[rows] = -fitted.score_samples(_like(ev.cf[rows], members))
     return out
 
@@ -75,6 +76,7 @@ LOF = (
 
 @metric(
     "lof",
+    undefined="the target class has fewer than two different training rows",
     better="lower",
     rows="found",
     needs={"train"},
@@ -90,6 +92,7 @@ def lof(ev: Evaluation, k: int = 20, among: Among = "all") -> np.ndarray:
 
 @metric(
     "lof_median",
+    undefined="the target class has fewer than two different training rows",
     better="lower",
     rows="found",
     needs={"train"},

@@ -95,6 +95,7 @@ def stability(ev: Evaluation, sigma: float = 0.05, draws: int = 100, seed: int =
 
 @metric(
     "instability",
+    undefined="no perturbed row was answered",
     better="lower",
     unit="share",
     rows="found",

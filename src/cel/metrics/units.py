@@ -1,4 +1,4 @@
-"""How many units (rules, groups, directions) a group or global method needs, and how simple they are.
+"""How many units (rules, groups, directions) an explanation has, and how simple they are.
 
 Methods say more in `result.logs`: `units` (the units, or how many), `rule_length` (conditions per
 unit, or their mean) and `conflict_rate` (share of rows that more than one unit claims).

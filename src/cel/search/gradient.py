@@ -51,6 +51,12 @@ class Found:
             cost=torch.where(use, other.cost, self.cost),
         )
 
+    def put_better(self, rows: Tensor, other: Found) -> None:
+        """Take over, in place, the answers of a search of these rows where they are cheaper."""
+        use = other.cost < self.cost[rows]
+        chosen = rows[use]
+        self.x[chosen], self.cost[chosen], self.ok[chosen] = other.x[use], other.cost[use], True
+
     def offer(self, x: Tensor, rows: Tensor, accept: Accept, cost: RowFunction) -> Tensor:
         """Keep, in place, those of the points (a, d) that are accepted and cheaper than before.
 

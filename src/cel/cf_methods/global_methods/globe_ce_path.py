@@ -62,9 +62,7 @@ class Directions:
             goal[:, columns] = torch.nn.functional.one_hot(where, len(columns)).to(delta)
             shift[:, columns] = 0
             blocks[columns, position] = 1
-        return cls(
-            delta=delta, shift=shift, leave=leave, goal=goal, blocks=blocks, owner=owner
-        )
+        return cls(delta=delta, shift=shift, leave=leave, goal=goal, blocks=blocks, owner=owner)
 
     def __len__(self) -> int:
         return len(self.delta)

@@ -1,4 +1,4 @@
-"""The smallest scalar of every row along one direction: grid first, then bisection, all at once."""
+"""The smallest scalar of every row along one direction: grid first, then bisection."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["SeparableCost"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SeparableCost:
-    """`sum(l1 |d|) + l2 |d|^2 + theta |x - pull|^2` over numbers, plus prices of categories.
+    """`sum(l1 |d|) + |d|^2 + theta |x - pull|^2` over numbers, plus prices of categories.
 
     With d = x - centre. On a one-hot block the cost is the expected price of its category,
     `sum(switch * x)`: linear on the simplex and exact at every decodable point.
@@ -24,7 +24,7 @@ class SeparableCost:
         center: (n, d) where changes are counted from.
         numeric: (d,) bool.
         l1: (d,) weights of |d|.
-        l2: weight of squares, 0 or 1.
+        l2: whether squares count.
         switch: (n, d) prices of one-hot columns.
         pull: (n, d) a point that attracts, or None.
         theta: its weight.
@@ -33,14 +33,14 @@ class SeparableCost:
     center: Tensor
     numeric: Tensor
     l1: Tensor
-    l2: float
+    l2: bool
     switch: Tensor
     pull: Tensor | None = None
     theta: float = 0.0
 
     @classmethod
     def around(
-        cls, region: Region, *, l1: Tensor | float, l2: float, change: float, center: Tensor
+        cls, region: Region, *, l1: Tensor | float, l2: bool, change: float, center: Tensor
     ) -> SeparableCost:
         """Build a cost in which every change of category costs `change`."""
         numeric = region.layout.numeric
@@ -58,7 +58,7 @@ class SeparableCost:
         """Return everything but the L1 term, shape (a,)."""
         total = (self.switch[rows] * x).sum(-1)
         if self.l2:
-            total = total + self.l2 * self._squares(x - self.center[rows])
+            total = total + self._squares(x - self.center[rows])
         if self.pull is not None and self.theta:
             total = total + self.theta * self._squares(x - self.pull[rows])
         return total
@@ -80,9 +80,7 @@ class SeparableCost:
             scale = 1 / torch.where(self.numeric, self.l1, torch.ones_like(self.l1))
             return nearest_l1(w, gap, lower, upper, scale)
         pull = None if self.pull is None else self.pull[rows] - self.center[rows]
-        return nearest_elastic(
-            w, gap, lower, upper, l1=self.l1 / self.l2, pull=pull, theta=self.theta / self.l2
-        )
+        return nearest_elastic(w, gap, lower, upper, l1=self.l1, pull=pull, theta=self.theta)
 
     def _squares(self, d: Tensor) -> Tensor:
         return torch.where(self.numeric, d, torch.zeros_like(d)).square().sum(-1)

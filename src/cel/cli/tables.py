@@ -1,15 +1,14 @@
-"""The terminal: one console and plain tables."""
+"""Plain tables for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
-__all__ = ["console", "show_table"]
+from cel.cli.output import console
 
-console = Console()
+__all__ = ["show_table"]
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -20,7 +19,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_column(str(column), justify="right" if numbers else "left")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    console().print(table)
 
 
 def _numeric(text: str) -> bool:

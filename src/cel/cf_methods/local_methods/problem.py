@@ -1,0 +1,202 @@
+"""The problem that Wachter, CEM and CEGP share: the cheapest point on the wanted side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.local_methods.costs import SeparableCost
+from cel.cf_methods.query import MARGIN, Query
+from cel.protocols import Task
+from cel.search import (
+    Found,
+    bisect_to_boundary,
+    gradient_search,
+    linearised_search,
+    revert_features,
+    row_gradient,
+    search_weight,
+)
+from cel.search.gradient import Accept, RowFunction
+from cel.search.steppers import Stepper
+
+__all__ = ["AIM", "Problem", "accept_beyond", "class_margin"]
+
+AIM = 1.5 * MARGIN  # searches head a little beyond the margin that is asked for
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """Minimise `cost` subject to `margin >= aim` inside the regions of a query.
+
+    Attributes:
+        query: rows, targets and regions.
+        cost: what a point costs.
+        margin: (points (a, d), row numbers) -> (a,), differentiable, positive on the wanted side.
+        aim: the margin that searches head for.
+        accept: the test on the snapped point.
+    """
+
+    query: Query
+    cost: SeparableCost
+    margin: RowFunction
+    accept: Accept
+    aim: float = AIM
+
+    def on(self, rows: Tensor) -> Problem:
+        """Return the problem of some rows; row numbers may repeat."""
+        return replace(
+            self,
+            query=self.query.select(rows),
+            cost=self.cost.select(rows),
+            margin=lambda x, r: self.margin(x, rows[r]),
+            accept=lambda x, r: self.accept(x, rows[r]),
+        )
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether any row may change a category."""
+        region = self.query.region
+        return bool((~region.layout.numeric & ~region.fixed).any())
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the margin is linear and every column that may move is continuous."""
+        query, lay = self.query, self.query.region.layout
+        outputs = 2 if query.model.task is Task.CLASSIFICATION else 1
+        if query.model.linear() is None or query.model.n_outputs != outputs:
+            return False
+        discrete = ~lay.numeric | (lay.step > 0)
+        stuck = query.region.fixed | ~discrete
+        return bool(stuck.all()) and not query.region.space.constraints
+
+    def surplus(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the margin beyond the aim, shape (a,)."""
+        return self.margin(x, rows) - self.aim
+
+    def closed_form(self) -> tuple[Found, Tensor]:
+        """Solve a problem that `has_closed_form`.
+
+        Returns:
+            the answers, and (n,) bool: rows that are proved to have none.
+        """
+        rows, region, center = self.query.rows(), self.query.region, self.cost.center
+        surplus, slope = row_gradient(self.surplus, center, rows)
+        best = self.cost.nearest(
+            slope, -surplus, region.lower - center, region.upper - center, rows
+        )
+        found = Found.nothing(center)
+        found.offer(center + best.delta, rows, self.accept, self.cost.value)
+        most = surplus + (slope * best.delta).sum(1) + self.aim
+        return found, ~best.feasible & (most < 0)
+
+    def tangent(self, start: Tensor, *, steps: int, radius: float = 1.0) -> Found:
+        """Solve for the tangent of the model again and again; categories stay as in `start`."""
+        region = self.query.region
+        lay = region.layout
+        width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
+        return linearised_search(
+            lambda x, rows: row_gradient(self.surplus, x, rows),
+            self.cost.nearest,
+            center=self.cost.center,
+            start=start,
+            lower=torch.where(lay.numeric, region.lower, start),
+            upper=torch.where(lay.numeric, region.upper, start),
+            width=torch.where(width > 0, width, torch.ones_like(width)),
+            accept=self.accept,
+            cost=self.cost.value,
+            grid=lay.step,
+            steps=steps,
+            radius=radius,
+            budget=self.query.budget,
+        )
+
+    def descend(
+        self,
+        loss: RowFunction,
+        start: Tensor,
+        *,
+        stepper: Stepper,
+        weight: float,
+        rounds: int,
+        steps: int,
+        check_every: int = 5,
+    ) -> Found:
+        """Descend `weight * loss + cost`, searching the weight of each row."""
+        budget = self.query.budget
+
+        def solve(weights: Tensor) -> Found:
+            return gradient_search(
+                lambda x, rows: weights[rows] * loss(x, rows) + self.cost.smooth(x, rows),
+                start,
+                stepper=stepper,
+                project=self.query.project,
+                accept=self.accept,
+                cost=self.cost.value,
+                steps=steps,
+                check_every=check_every,
+                patience=max(20, steps // 4),
+                budget=budget,
+            )
+
+        first = torch.full_like(start[:, 0], weight)
+        return search_weight(solve, first, rounds=rounds, budget=budget)
+
+    def polish(self, found: Found, steps: int) -> Found:
+        """Improve answers by `tangent`, each with the categories it has."""
+        rows = found.ok.nonzero()[:, 0]
+        if len(rows):
+            found.put_better(rows, self.on(rows).tangent(found.x[rows], steps=steps, radius=0.2))
+        return found
+
+    def finish(self, found: Found) -> Found:
+        """Give back what is not needed: whole features, then a share of what is left."""
+        rows, lay = found.ok.nonzero()[:, 0], self.query.region.layout
+        for _ in range(2):
+            if not len(rows) or self.query.budget.expired:
+                break
+            x = revert_features(found.x, self.query.x, found.ok, self.accept, lay.owner)
+            x = bisect_to_boundary(
+                self.query.x, x, found.ok, self.accept, slide=lay.numeric, steps=12
+            )
+            found.offer(x[rows], rows, self.accept, self.cost.value)
+        return found
+
+    def restart(self, found: Found, starts: Tensor, *, steps: int) -> Found:
+        """Give rows without an answer another try from other points, (n, k, d)."""
+        todo, count = (~found.ok).nonzero()[:, 0], starts.shape[1]
+        if not len(todo) or not count or self.query.budget.expired:
+            return found
+        rest = self.on(todo.repeat_interleave(count))
+        tried = Found.nothing(rest.query.x)
+        tried.offer(starts[todo].flatten(0, 1), rest.query.rows(), rest.accept, rest.cost.value)
+        best = tried.cost.reshape(-1, count).argmin(1)
+        best = best + count * torch.arange(len(todo), device=todo.device)
+        best = best[tried.ok[best]]
+        part, ok = rest.on(best), tried.ok[best]
+        x = bisect_to_boundary(
+            part.query.x, tried.x[best], ok, part.accept, slide=part.query.region.layout.numeric
+        )
+        answer = part.tangent(x, steps=steps, radius=0.2)
+        answer.offer(x, part.query.rows(), part.accept, part.cost.value)
+        found.put_better(todo[best // count], answer)
+        return found
+
+
+def class_margin(query: Query) -> RowFunction:
+    """Return the score of the wanted class minus the best other one, differentiable."""
+    return lambda x, rows: query.model.margin_of(query.model.logits(x), query.target[rows])
+
+
+def accept_beyond(query: Query, margin: float) -> Accept:
+    """Return a test that asks for the wanted class by at least `margin`, in scores."""
+    if margin <= MARGIN:
+        return query.accept
+
+    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen: Tensor = query.region.select(rows).snap(x)
+        return seen, query.model.margin(seen, query.target[rows]) >= margin
+
+    return accept

@@ -1,0 +1,222 @@
+"""Wachter, Mittelstadt and Russell (2018): the closest point that has the wanted outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Unpack
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.costs import SeparableCost
+from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
+from cel.cf_methods.local_methods.settings import check_choice, check_positive
+from cel.cf_methods.local_methods.starts import other_starts
+from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.view import ModelView
+from cel.objectives import hinge, squared_error, squared_probability_gap
+from cel.protocols import Need, Support, Task
+from cel.search import Adam, Found
+from cel.search.gradient import Accept, RowFunction
+from cel.search.least_change import least_change_search
+from cel.space import FeatureSpace
+from cel.space.distances import mad_scale
+
+__all__ = ["Wachter"]
+
+
+class Wachter(LocalMixin, BaseCounterfactualMethod):
+    """Minimise `lambda * L(f(x'), y') + d(x, x')`, with lambda raised until y' is reached.
+
+    The distance is `sum(|x'_k - x_k| / MAD_k)` or the Euclidean one; a changed category counts 1.
+    A linear model is solved in closed form; otherwise the tangent of the model is solved in
+    closed form again and again, which leads to a stationary point of the same problem. Rows for
+    which that fails, and changes of categories, go through the descent of the paper: Adam with
+    the proximal map of the distance, lambda bracketed and bisected for each row.
+
+    Args:
+        model: any model with gradients.
+        distance: "l1_mad" (the paper's) or "l2".
+        loss: "logit_hinge2", max(0, kappa - margin)^2 of the logits, or the paper's
+            "squared_prob", (1 - p)^2, whose gradient vanishes on saturated models.
+        lambda_mode: "search", or "fixed" for one descent with `lam`.
+        solver: "auto", or "gradient" for the descent alone.
+        lam: first lambda.
+        kappa: margin that the hinge asks for; must lie beyond the margin of acceptance, or no
+            finite lambda reaches the boundary.
+        eps: distance to the wanted value that regression aims for, in units of the range; rows
+            that cannot come so near are found if they are within `tolerance`.
+        rounds: lambdas tried per row.
+        steps: descent steps per lambda, and half as many tangents.
+        lr: step size of Adam.
+        restarts: other starting points (training rows of the target class) for unanswered rows.
+        options: see `Options`.
+
+    References:
+        Wachter, Mittelstadt and Russell: Counterfactual explanations without opening the black
+        box. Harvard Journal of Law & Technology 31, 2018.
+    """
+
+    name = "wachter"
+    tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
+    needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
+    supports = frozenset(Support)
+    reference = "Wachter, Mittelstadt and Russell, Harvard JOLT 31, 2018"
+    _test_params: ClassVar[dict[str, Any]] = {"rounds": 5, "steps": 60}
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        distance: Literal["l1_mad", "l2"] = "l1_mad",
+        loss: Literal["logit_hinge2", "squared_prob"] = "logit_hinge2",
+        lambda_mode: Literal["search", "fixed"] = "search",
+        solver: Literal["auto", "gradient"] = "auto",
+        lam: float = 1.0,
+        kappa: float = 1.0,
+        eps: float = 0.01,
+        rounds: int = 6,
+        steps: int = 100,
+        lr: float = 0.05,
+        restarts: int = 8,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(model, **options)
+        self.distance, self.loss, self.lambda_mode = distance, loss, lambda_mode
+        self.solver, self.lam, self.kappa, self.eps = solver, lam, kappa, eps
+        self.rounds, self.steps, self.lr, self.restarts = rounds, steps, lr, restarts
+
+    def _check(self, model: ModelView, space: FeatureSpace) -> None:
+        check_choice(self, distance=("l1_mad", "l2"), loss=("logit_hinge2", "squared_prob"))
+        check_choice(self, lambda_mode=("search", "fixed"), solver=("auto", "gradient"))
+        check_positive(self, "lam", "kappa", "eps", "rounds", "steps", "lr")
+
+    def _require_fit(self) -> None:
+        if self.distance == "l1_mad":
+            super()._require_fit()
+
+    def _fit(self, train: TrainRows) -> None:
+        x = train.x.cpu().numpy()
+        self.scale_ = torch.as_tensor(mad_scale(x, self.space_)).to(train.x)
+        moving = (x.max(0) > x.min(0)) if len(x) else (x.sum(0) == 0)
+        owner = self.space_.owner
+        self.constant_ = torch.ones(len(self.space_), dtype=torch.bool)
+        self.constant_[torch.as_tensor(owner[moving])] = False
+
+    def _explain(self, query: Query) -> Answer | Tensor:
+        if hasattr(self, "constant_"):
+            query = replace(query, region=query.region.freeze(self.constant_))
+        if query.model.task is Task.CLASSIFICATION:
+            return self._solve(self._classes(query))
+        answer = self._solve(self._values(query, min(self.eps, self.tolerance)))
+        todo = answer.x.isnan().any(1).nonzero()[:, 0]
+        if not len(todo):
+            return answer
+        loose = self._solve(self._values(query.select(todo), self.tolerance))
+        infeasible = torch.zeros_like(query.x[:, 0], dtype=torch.bool)
+        infeasible[todo] = False if loose.infeasible is None else loose.infeasible
+        return Answer(x=answer.x.index_copy(0, todo, loose.x), infeasible=infeasible)
+
+    # -- the problem -------------------------------------------------------------------------
+
+    def _cost(self, query: Query) -> SeparableCost:
+        l1 = self.distance == "l1_mad"
+        weight = 1 / self.scale_.to(query.x) if l1 else 0.0
+        return SeparableCost.around(query.region, l1=weight, l2=not l1, change=1.0, center=query.x)
+
+    def _classes(self, query: Query) -> Problem:
+        return Problem(
+            query=query, cost=self._cost(query), margin=class_margin(query), accept=query.accept
+        )
+
+    def _values(self, query: Query, eps: float) -> Problem:
+        """One output is approached from its side; several are judged by the largest miss."""
+        model, target = query.model, query.target
+        side = (target - model.scores(query.x)).sign()
+
+        def margin(x: Tensor, rows: Tensor) -> Tensor:
+            miss = (target[rows] - model.logits(x)) * side[rows]
+            return eps - (miss if miss.shape[1] == 1 else miss.abs()).amax(-1)
+
+        return Problem(
+            query=query, cost=self._cost(query), margin=margin,
+            accept=_accept_within(query, eps), aim=0.05 * eps,
+        )  # fmt: skip
+
+    def _loss(self, query: Query) -> RowFunction:
+        model, target = query.model, query.target
+        if model.task is Task.REGRESSION:
+            return lambda x, rows: squared_error(model.logits(x), target[rows])
+        if self.loss == "squared_prob":
+            return lambda x, rows: squared_probability_gap(model.logits(x), target[rows])
+        margin = class_margin(query)
+        return lambda x, rows: hinge(margin(x, rows), self.kappa, power=2)
+
+    # -- the search --------------------------------------------------------------------------
+
+    def _solve(self, problem: Problem) -> Answer:
+        query = problem.query
+        if self.lambda_mode == "fixed":
+            return Answer(x=self._descend(problem, 1).x)
+        infeasible = None
+        if self.solver == "gradient":
+            found = self._descend(problem, self.rounds)
+        elif problem.has_closed_form:
+            found, infeasible = problem.closed_form()
+            todo = (~found.ok & ~infeasible).nonzero()[:, 0]
+            found.put_better(todo, self._search(problem.on(todo)))
+            return Answer(x=found.x, infeasible=infeasible)
+        else:
+            found = self._search(problem)
+        starts = other_starts(query, getattr(self, "train_", None), self.restarts)
+        found = problem.restart(found, starts, steps=self.steps // 2)
+        return Answer(x=problem.finish(found).x, infeasible=infeasible)
+
+    def _search(self, problem: Problem) -> Found:
+        query = problem.query
+        if query.model.task is Task.REGRESSION and query.model.n_outputs > 1:
+            found = self._several_outputs(problem)
+        else:
+            found = problem.tangent(query.x, steps=self.steps // 2)
+        todo = query.rows() if problem.has_categories else (~found.ok).nonzero()[:, 0]
+        if len(todo) and not query.budget.expired:
+            part = problem.on(todo)
+            found.put_better(todo, part.polish(self._descend(part, self.rounds), self.steps // 2))
+        return found
+
+    def _descend(self, problem: Problem, rounds: int) -> Found:
+        return problem.descend(
+            self._loss(problem.query),
+            problem.query.x,
+            stepper=Adam(self.lr, prox=problem.cost.prox),
+            weight=self.lam,
+            rounds=rounds,
+            steps=self.steps,
+        )
+
+    def _several_outputs(self, problem: Problem) -> Found:
+        query, lay = problem.query, problem.query.region.layout
+        return least_change_search(
+            lambda x, rows: query.model.logits(x),
+            query.target,
+            center=query.x,
+            lower=torch.where(lay.numeric, query.region.lower, query.x),
+            upper=torch.where(lay.numeric, query.region.upper, query.x),
+            accept=problem.accept,
+            cost=problem.cost.value,
+            scale=self.scale_.to(query.x) if self.distance == "l1_mad" else None,
+            steps=20,
+            budget=query.budget,
+        )
+
+
+def _accept_within(query: Query, eps: float) -> Accept:
+    """Return a test that asks for every output within `eps` of the wanted value."""
+
+    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen: Tensor = query.region.select(rows).snap(x)
+        miss = (query.model.scores(seen) - query.target[rows]).abs().amax(-1)
+        return seen, miss <= eps * (1 - 1e-4)
+
+    return accept

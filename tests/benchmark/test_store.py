@@ -1,0 +1,81 @@
+"""The store: all or nothing, damage is noticed, failures are not results."""
+
+import json
+
+import pytest
+
+from cel.benchmark import Store
+from cel.errors import StoreError
+
+
+def _entry(store, key="k", text="hello"):
+    with store.writing("score", key, {"what": "test"}) as folder:
+        (folder / "data.txt").write_text(text)
+
+
+def test_an_entry_is_complete_or_absent(tmp_path):
+    store = Store(tmp_path / "s")
+    with pytest.raises(RuntimeError, match="disk"):
+        with store.writing("score", "k", {}) as folder:
+            (folder / "data.txt").write_text("half")
+            raise RuntimeError("disk full")
+    assert not store.has("score", "k")
+    assert list((tmp_path / "s" / "tmp").iterdir()) == []
+    _entry(store)
+    assert store.intact("score", "k")
+    assert store.spec("score", "k") == {"what": "test"}
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete", "status"])
+def test_damage_is_noticed_and_removed(tmp_path, damage):
+    store = Store(tmp_path / "s")
+    _entry(store)
+    folder = store.folder("score", "k")
+    if damage == "truncate":
+        (folder / "data.txt").write_text("hel")
+    elif damage == "delete":
+        (folder / "data.txt").unlink()
+    else:
+        (folder / "status.json").write_text("{")
+    assert not store.intact("score", "k")
+    assert not store.has("score", "k")
+    assert "damaged" in (tmp_path / "s" / "log.jsonl").read_text()
+
+
+def test_the_first_of_two_writers_wins(tmp_path):
+    store = Store(tmp_path / "s")
+    with store.writing("score", "k", {}) as folder:
+        (folder / "data.txt").write_text("slow")
+        _entry(store, text="fast")
+    assert (store.folder("score", "k") / "data.txt").read_text() == "fast"
+    assert store.intact("score", "k")
+
+
+def test_a_newer_store_and_a_foreign_folder_are_refused(tmp_path):
+    Store(tmp_path / "new")
+    (tmp_path / "new" / "store.json").write_text(json.dumps({"schema": 99}))
+    with pytest.raises(StoreError, match="newer version"):
+        Store(tmp_path / "new")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("precious")
+    with pytest.raises(StoreError, match="not a CEL store"):
+        Store(tmp_path / "other")
+
+
+def test_failures_are_no_results(tmp_path):
+    store = Store(tmp_path / "s")
+    store.fail("k", {"status": "error", "reason": "boom"})
+    assert store.failure("k")["reason"] == "boom"
+    assert not store.has("score", "k")
+    store.forgive("k")
+    assert store.failure("k") is None
+
+
+def test_merge_copies_what_is_missing(tmp_path):
+    a, b = Store(tmp_path / "a"), Store(tmp_path / "b")
+    _entry(a, "one")
+    _entry(b, "one", "other")
+    _entry(b, "two")
+    assert a.merge(b) == 1
+    assert (a.folder("score", "one") / "data.txt").read_text() == "hello"
+    assert a.intact("score", "two")

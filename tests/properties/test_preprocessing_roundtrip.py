@@ -1,0 +1,177 @@
+"""Every pipeline gives back what it was given: labels exactly, numbers to 1e-6 of their range."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cel.preprocessing import (
+    Imputer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PreprocessingPipeline,
+    RobustScaler,
+    StandardScaler,
+    infer_space,
+)
+from cel.space import FeatureSpace, Implication, LinearRelation
+
+SCALERS = (StandardScaler, MinMaxScaler, RobustScaler)
+ENCODERS = ((OneHotEncoder,), (OrdinalEncoder,), (OneHotEncoder, OrdinalEncoder))
+CASES = [
+    pytest.param(scaler, encoders, imputed, id=f"{scaler.name}-{len(encoders)}-{imputed}")
+    for scaler, encoders, imputed in itertools.product(SCALERS, ENCODERS, (False, True))
+]
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=6)
+SETTINGS = settings(max_examples=15, deadline=None)
+
+
+def numbers(draw, n, low, high):
+    return draw(st.lists(st.floats(low, high), min_size=n, max_size=n))
+
+
+@st.composite
+def columns(draw, n):
+    """One column of n values, of any dtype that a table may have."""
+    kind = draw(
+        st.sampled_from(
+            ["float64", "float32", "int64", "int8", "bool", "str", "object", "category", "ranks"]
+        )
+    )
+    if kind == "float64":
+        size = draw(st.sampled_from([1e-6, 1.0, 3e6, 1e12]))
+        offset = draw(st.sampled_from([0.0, -1.0, 1e3]))
+        return pd.Series(np.array(numbers(draw, n, -1, 1)) * size + offset * size)
+    if kind == "float32":
+        return pd.Series(np.array(numbers(draw, n, -1e4, 1e4), dtype=np.float32))
+    if kind in ("int64", "int8"):
+        limit = 100_000 if kind == "int64" else 127
+        values = draw(st.lists(st.integers(-limit, limit), min_size=n, max_size=n))
+        return pd.Series(values, dtype=kind)
+    if kind == "bool":
+        return pd.Series(draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=bool)
+    labels = draw(st.lists(TEXT, min_size=1, max_size=5, unique=True))
+    if kind == "object" and draw(st.booleans()):
+        labels = [*labels, 7, 2.5, False]
+    chosen = draw(st.lists(st.sampled_from(labels), min_size=n, max_size=n))
+    if kind in ("category", "ranks"):
+        dtype = pd.CategoricalDtype(labels, ordered=kind == "ranks")
+        return pd.Series(chosen, dtype=dtype)
+    return pd.Series(chosen, dtype=kind)
+
+
+@st.composite
+def tables(draw):
+    n = draw(st.integers(1, 8))
+    frame = pd.DataFrame({f"c{i}": draw(columns(n)) for i in range(draw(st.integers(1, 4)))})
+    frame.index = draw(st.sampled_from([pd.RangeIndex(n), pd.Index(range(10, 10 + n))]))
+    return frame
+
+
+def with_gaps(frame, draw):
+    """Take away some values, but never a whole column, and only where the dtype allows it."""
+    out = frame.copy()
+    for name in frame:
+        dtype = frame[name].dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            continue
+        gaps = np.array(draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame))))
+        gaps[draw(st.integers(0, len(frame) - 1))] = False
+        out[name] = frame[name].mask(gaps)
+    return out
+
+
+def build(scaler, encoders, imputed):
+    return PreprocessingPipeline(
+        [*([Imputer()] if imputed else []), *(e() for e in encoders), scaler()]
+    )
+
+
+def assert_same(frame, back):
+    assert list(back.columns) == list(frame.columns)
+    assert back.index.equals(frame.index)
+    for name in frame:
+        was, now = frame[name], back[name]
+        assert now.dtype == was.dtype, name
+        assert (now.isna() == was.isna()).all(), name
+        if now.dtype.kind != "f":
+            assert now.dropna().tolist() == was.dropna().tolist(), name
+            continue
+        span = was.max() - was.min() or 1.0
+        assert np.allclose(now, was, rtol=0, atol=1e-6 * span, equal_nan=True), name
+
+
+@pytest.mark.parametrize(("scaler", "encoders", "imputed"), CASES)
+@SETTINGS
+@given(st.data())
+def test_round_trip(scaler, encoders, imputed, data):
+    frame = data.draw(tables())
+    if imputed:
+        frame = with_gaps(frame, data.draw)
+    space = infer_space(frame)
+    if encoders == (OneHotEncoder,) and any(f.kind == "ordinal" for f in space):
+        names = [f.name for f in space if f.categories]
+        steps = [*([Imputer()] if imputed else []), OneHotEncoder(features=names), scaler()]
+        flagged = [f"{n}__missing" for n in frame if imputed and frame[n].isna().any()]
+        flagged = [n for n in flagged if space[n.removesuffix("__missing")].kind != "categorical"]
+        steps[-2] = OneHotEncoder(features=[*names, *flagged])
+        pipeline = PreprocessingPipeline(steps)
+    else:
+        pipeline = build(scaler, encoders, imputed)
+    x = pipeline.fit_transform(frame, space)
+    assert x.dtype == np.float32
+    assert x.shape == (len(frame), pipeline.space_.width)
+    assert np.isfinite(x).all()
+    assert np.array_equal(pipeline.transform(frame), x)
+    assert_same(frame, pipeline.inverse_transform(x, index=frame.index))
+    again = PreprocessingPipeline.from_dict(json.loads(json.dumps(pipeline.to_dict())))
+    assert again.space_ == pipeline.space_
+    assert np.array_equal(again.transform(frame), x)
+    assert_same(frame, again.inverse_transform(x, index=frame.index))
+
+
+@pytest.mark.parametrize(("scaler", "encoders", "imputed"), CASES[2:6])
+@SETTINGS
+@given(st.data())
+def test_encoded_rows_lie_in_the_encoded_space(scaler, encoders, imputed, data):
+    frame = data.draw(tables())
+    space = infer_space(frame)
+    pipeline = build(scaler, (OneHotEncoder, OrdinalEncoder), imputed)
+    x = pipeline.fit_transform(frame, space)
+    size = np.maximum(np.abs(x).max(initial=1.0), 1.0)
+    assert (x >= pipeline.space_.vector("lower") - 1e-6 * size).all()
+    assert (x <= pipeline.space_.vector("upper") + 1e-6 * size).all()
+    region = pipeline.space_.region(x[:1].repeat(len(x), 0))
+    assert not region.violations(x)["integer"].any()
+    assert not region.violations(x)["category"].any()
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+@SETTINGS
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=3, max_size=20),
+    st.integers(-200, 200),
+)
+def test_constraints_mean_the_same_in_encoded_coordinates(scaler, pairs, bound):
+    frame = pd.DataFrame(pairs, columns=["a", "b"])
+    frame["job"] = pd.Categorical(np.where(frame["a"] % 2, "x", "y"), ["x", "y"])
+    frame["sex"] = pd.Categorical(np.where(frame["b"] % 3, "f", "m"), ["f", "m"])
+    rules = (
+        LinearRelation.of({"a": 2.0, "b": -1.0}, bound + 0.5),
+        Implication("job", ("x",), "sex", ("f",)),
+    )
+    free = infer_space(frame)
+    pipeline = build(scaler, (OneHotEncoder,), False)
+    x = pipeline.fit_transform(frame, FeatureSpace(free.features, rules))
+    good = (2 * frame["a"] - frame["b"] <= bound) & ((frame["job"] == "y") | (frame["sex"] == "f"))
+    if not good.any():
+        return
+    home = x[good.to_numpy()][:1].repeat(len(x), 0)
+    assert (pipeline.space_.region(home).contains(x) == good.to_numpy()).all()
