@@ -116,12 +116,22 @@ def settle(x: Tensor, region: Region, price: Price | None = None) -> Tensor:
     out = torch.minimum(torch.maximum(x, low), high)
     if bool((region.layout.step > 0).any()):
         out = _outward(out, region, low, high)
-    if region.space.constraints:
-        flat = out.reshape(-1, out.shape[-1])
-        repeat = torch.arange(len(region), device=out.device).repeat(len(flat) // len(region))
-        snapped: Tensor = region.select(repeat).snap(flat)
-        out = snapped.reshape(out.shape)
-    return out
+    return _repaired(out, region) if region.space.constraints else out
+
+
+def _repaired(x: Tensor, region: Region) -> Tensor:
+    """Snap the points that break a relation or an implication; most do not."""
+    flat = x.reshape(-1, x.shape[-1])
+    row = torch.arange(len(region), device=x.device).repeat(len(flat) // len(region))
+    limits = region._slack_bounds[row] + 1e-6
+    broken = (flat @ region.layout.relations.T > limits).any(1)
+    broken |= (region._broken_implications(flat) & ~region._excused[row]).any(1)
+    at = broken.nonzero()[:, 0]
+    if not len(at):
+        return x
+    out = flat.clone()
+    out[at] = region.select(row[at]).snap(flat[at])
+    return out.reshape(x.shape)
 
 
 def _outward(x: Tensor, region: Region, low: Tensor, high: Tensor) -> Tensor:

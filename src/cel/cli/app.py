@@ -7,6 +7,7 @@ import sys
 import typer
 
 from cel.cli import bench, data, listing
+from cel.cli.compare import compare
 from cel.cli.output import errors
 from cel.errors import CelError
 
@@ -20,7 +21,15 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(listing.list_app, name="list")
-for _command in (bench.run, bench.status, bench.clean, bench.merge, bench.export, listing.check):
+for _command in (
+    bench.run,
+    bench.status,
+    bench.clean,
+    bench.merge,
+    bench.export,
+    listing.check,
+    compare,
+):
     app.command()(_command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
@@ -111,7 +111,7 @@ class _State:
     rho: Tensor
     t: Tensor
     before: Tensor
-    primal: Tensor = field(default_factory=lambda: torch.empty(0))
+    primal: Tensor
 
     def select(self, rows: Tensor) -> _State:
         return _State(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})

@@ -152,15 +152,16 @@ class Problem:
         return found
 
     def finish(self, found: Found) -> Found:
-        """Give back what is not needed: whole features, then a share of what is left."""
-        rows, lay = found.ok.nonzero()[:, 0], self.query.region.layout
+        """Give back what is not needed: features, steps of a grid, a share of what is left."""
+        rows, home, lay = found.ok.nonzero()[:, 0], self.query.x, self.query.region.layout
         for _ in range(2):
             if not len(rows) or self.query.budget.expired:
                 break
-            x = revert_features(found.x, self.query.x, found.ok, self.accept, lay.owner)
-            x = bisect_to_boundary(
-                self.query.x, x, found.ok, self.accept, slide=lay.numeric, steps=12
-            )
+            x = revert_features(found.x, home, found.ok, self.accept, lay.owner)
+            if bool((lay.step > 0).any()):
+                back = x - (x - home).sign() * torch.minimum((x - home).abs(), lay.step)
+                x = revert_features(x, back, found.ok, self.accept, lay.owner)
+            x = bisect_to_boundary(home, x, found.ok, self.accept, slide=lay.numeric, steps=12)
             found.offer(x[rows], rows, self.accept, self.cost.value)
         return found
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
+from cel.cf_methods.local_methods.problem import Problem, class_margin
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
 from cel.cf_methods.query import Answer, Query, TrainRows
