@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 CEL_DATA=... python benchmarks/metrics.py [--repeat 5] [--json FILE]
 
-The references (outlier detectors, thresholds, MAD, densities of reference rows) are fitted while the
-first method is scored; the next methods share them, shown by the counter. The goal is below 2 s on
-one thread for the default suite. Without Adult's file rows of the same shape are generated.
+The references (outlier detectors, thresholds, MAD, densities of reference rows) are fitted while
+the first method is scored; the next methods share them, shown by the counter. The goal is below
+2 s on one thread for the default suite. Without Adult's file rows of its shape are generated.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def answers(
 ) -> ExplanationResult:
     """Take real rows of the other class as counterfactuals, with a little of the person left."""
     random, model = np.random.default_rng(seed), context.model
-    assert context.x_train is not None and context.y_train is not None
+    assert context.x_train is not None
+    assert context.y_train is not None
     rows = x[model.predict_proba(x).argmax(1) == 0][:ANSWERS]
     donors = context.x_train[context.y_train == 1]
     cf = donors[random.integers(len(donors), size=len(rows))].copy()

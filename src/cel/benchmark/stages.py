@@ -88,7 +88,7 @@ class Workbench:
 
         models = {**self.suite.classifiers, **self.suite.regressors}
         cls = MODELS.get(self.block.model)
-        params = {"time_limit": self.suite.limits.train_s, **models[self.block.model]}
+        params = dict(models[self.block.model])
         model = cls(random_state=seed_of(key, "fit"), device=self.device, **params)
         return model.fit(self.split.loader("train", seed=0))
 
@@ -101,7 +101,6 @@ class Workbench:
         shared: dict[str, Any] = {
             "random_state": seed_of(key, "fit"),
             "device": self.device,
-            "time_limit": self.suite.limits.train_s,
             **options,
         }
         split = self.split

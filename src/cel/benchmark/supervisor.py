@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
-import selectors
+import select
 import subprocess
 import sys
 import threading
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 __all__ = ["Supervisor", "Task"]
 
@@ -46,6 +46,27 @@ class _Watch:
     label: str = ""
     kind: str = ""
     deadline: float = field(default=float("inf"))
+
+
+class _Lines:
+    """Complete lines from a pipe, without ever waiting longer than asked.
+
+    It reads the descriptor itself: a buffered `readline` may hold back lines that `select` cannot
+    see.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._descriptor, self._rest, self.ended = pipe.fileno(), b"", False
+
+    def ready(self, seconds: float) -> list[bytes]:
+        """Return the lines that arrived, waiting at most `seconds` for the first."""
+        readable, _, _ = select.select([self._descriptor], [], [], seconds)
+        if not readable:
+            return []
+        data = os.read(self._descriptor, 2**16)
+        self.ended = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return lines
 
 
 class Supervisor:
@@ -107,7 +128,7 @@ class Supervisor:
             self._report(event)
 
     def _serve(self) -> None:
-        worker: subprocess.Popen[str] | None = None
+        worker: subprocess.Popen[bytes] | None = None
         try:
             while not self._stop.is_set():
                 try:
@@ -125,42 +146,40 @@ class Supervisor:
             if worker is not None:
                 _end(worker)
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> subprocess.Popen[bytes]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
         command = [sys.executable, "-m", "cel.benchmark.worker", str(self.store), self.device]
         with open(self.log, "a", encoding="utf8") as errors:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                text=True, env=os.environ | threads,
+                env=os.environ | threads,
             )  # fmt: skip
 
-    def _feed(self, worker: subprocess.Popen[str], task: Task) -> bool:
+    def _feed(self, worker: subprocess.Popen[bytes], task: Task) -> bool:
         """Give a task to a worker and follow it; return whether the worker can take another."""
         assert worker.stdin is not None
         assert worker.stdout is not None
         watch = _Watch()
         try:
-            worker.stdin.write(task.line())
+            worker.stdin.write(task.line().encode())
             worker.stdin.flush()
         except BrokenPipeError:
             self._after_death(task, watch, "died")
             return False
-        with selectors.DefaultSelector() as selector:
-            selector.register(worker.stdout, selectors.EVENT_READ)
-            while not self._stop.is_set():
-                if selector.select(POLL_S):
-                    line = worker.stdout.readline()
-                    if not line:
-                        self._after_death(task, watch, "died")
-                        return False
-                    if self._follow(json.loads(line), task, watch):
-                        return True
-                reason = self._over_limit(worker, watch)
-                if reason:
-                    _end(worker)
-                    self._after_death(task, watch, reason)
-                    return False
+        lines = _Lines(worker.stdout)
+        while not self._stop.is_set():
+            for line in lines.ready(POLL_S):
+                if self._follow(json.loads(line), task, watch):
+                    return True
+            if lines.ended:
+                self._after_death(task, watch, "died")
+                return False
+            reason = self._over_limit(worker, watch)
+            if reason:
+                _end(worker)
+                self._after_death(task, watch, reason)
+                return False
         _end(worker)
         return False
 
@@ -181,7 +200,7 @@ class Supervisor:
             self._tell(event)
         return bool(kind == "idle")
 
-    def _over_limit(self, worker: subprocess.Popen[str], watch: _Watch) -> str | None:
+    def _over_limit(self, worker: subprocess.Popen[bytes], watch: _Watch) -> str | None:
         if time.monotonic() > watch.deadline:
             return "timeout"
         if _resident_mb(worker.pid) > self.memory_mb:
@@ -212,7 +231,7 @@ class Supervisor:
         return f"{task.dataset}/{task.fold}/{task.model}"
 
 
-def _end(worker: subprocess.Popen[str]) -> None:
+def _end(worker: subprocess.Popen[bytes]) -> None:
     worker.kill()
     worker.wait()
     for pipe in (worker.stdin, worker.stdout):

@@ -12,6 +12,7 @@ from torch import Tensor
 from cel.cf_methods.query import MARGIN, Query
 from cel.space import FeatureSpace
 from cel.space.region import Region
+from cel.space.rules import Rules
 
 __all__ = ["BINS", "Edits", "Price", "Tried", "edit_margins", "predict_edits", "settle"]
 
@@ -114,8 +115,9 @@ def settle(x: Tensor, region: Region, price: Price | None = None) -> Tensor:
         low = torch.maximum(low, torch.minimum(price.low, region.origin))
         high = torch.minimum(high, torch.maximum(price.high, region.origin))
     out = torch.minimum(torch.maximum(x, low), high)
-    if bool((region.layout.step > 0).any()):
-        out = _outward(out, region, low, high)
+    grid = (region.layout.step > 0).nonzero()[:, 0]
+    if len(grid):
+        out[..., grid] = _outward(out[..., grid], region, low[:, grid], high[:, grid], grid)
     return _repaired(out, region) if region.space.constraints else out
 
 
@@ -123,9 +125,8 @@ def _repaired(x: Tensor, region: Region) -> Tensor:
     """Snap the points that break a relation or an implication; most do not."""
     flat = x.reshape(-1, x.shape[-1])
     row = torch.arange(len(region), device=x.device).repeat(len(flat) // len(region))
-    limits = region._slack_bounds[row] + 1e-6
-    broken = (flat @ region.layout.relations.T > limits).any(1)
-    broken |= (region._broken_implications(flat) & ~region._excused[row]).any(1)
+    origin = region.origin.expand(x.shape).reshape(flat.shape)
+    broken = Rules(region.space, region.layout, origin).broken(flat).any(1)
     at = broken.nonzero()[:, 0]
     if not len(at):
         return x
@@ -134,18 +135,16 @@ def _repaired(x: Tensor, region: Region) -> Tensor:
     return out.reshape(x.shape)
 
 
-def _outward(x: Tensor, region: Region, low: Tensor, high: Tensor) -> Tensor:
-    lay = region.layout
-    step = torch.where(lay.step > 0, lay.step, torch.ones_like(lay.step))
-    place, slack = (x - lay.anchor) / step, 1e-4
-    rises = x > region.origin
-    up, down = (place - slack).ceil(), (place + slack).floor()
-    grid = lay.anchor + step * torch.where(rises, up, down)
-    inner = lay.anchor + step * torch.where(rises, down, up)
+def _outward(x: Tensor, region: Region, low: Tensor, high: Tensor, columns: Tensor) -> Tensor:
+    """Round the grid columns of points away from their rows, if there is room."""
+    step, anchor = region.layout.step[columns], region.layout.anchor[columns]
+    origin = region.origin[:, columns]
+    place, slack = (x - anchor) / step, 1e-4
+    up, down, rises = (place - slack).ceil(), (place + slack).floor(), x > origin
+    grid = anchor + step * torch.where(rises, up, down)
+    inner = anchor + step * torch.where(rises, down, up)
     fits = (grid <= high + slack * step) & (grid >= low - slack * step)
-    grid = torch.where(fits, grid, inner)
-    stays = (lay.step == 0) | ((x - region.origin).abs() <= 1e-6)
-    return torch.where(stays, x, grid)
+    return torch.where((x - origin).abs() <= 1e-6, x, torch.where(fits, grid, inner))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

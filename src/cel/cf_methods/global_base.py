@@ -170,7 +170,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
 
     def _problem(self, key: int, x: Tensor, target: Tensor, budget: Budget) -> Problem:
         rng = np.random.default_rng([self.random_state, key % 2**32])
-        kept = some_rows(len(x), self.max_rows or len(x), rng)
+        kept = some_rows(x, self.max_rows, self.random_state)
         device = self._device()
         x = x[kept].to(device)
         target = target[kept].to(device)

@@ -14,6 +14,7 @@ from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.units import Unit
 from cel.cf_methods.wording import Wording
 from cel.errors import ConfigError
+from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 
 __all__ = ["Applied", "Learned", "Problem", "at_least", "hopeless", "one_of", "some_rows"]
@@ -26,7 +27,7 @@ class Problem:
     """What an explanation is fitted on.
 
     Attributes:
-        query: the affected rows, with their targets and regions.
+        query: the affected rows in random order, with their targets and regions.
         train: all training rows with the model's predictions.
         hit: (m,) bool, training rows that have the target outcome.
         price: cost in bins.
@@ -53,8 +54,8 @@ class Problem:
         return self.key * IDS_PER_TARGET + number
 
     def sample(self, count: int) -> Tensor:
-        """Return at most `count` row numbers of the query, sorted."""
-        return some_rows(len(self.query), count, self.rng).to(self.query.x.device)
+        """Return at most `count` row numbers; the rows of a problem are in random order."""
+        return self.query.rows()[:count]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,11 +98,12 @@ def at_least(lowest: float, **settings: float | None) -> None:
             raise ConfigError(f"{name} must be at least {lowest:g}, got {value}")
 
 
-def some_rows(n: int, count: int, rng: np.random.Generator) -> Tensor:
-    """Return at most `count` of n row numbers, sorted."""
-    if n <= count:
-        return torch.arange(n)
-    return torch.as_tensor(np.sort(rng.choice(n, count, replace=False)))
+def some_rows(x: Tensor, count: int | None, seed: int) -> Tensor:
+    """Return at most `count` row numbers of `x` (n, d) in an order that only content decides.
+
+    The order looks random, but the same rows in another order give the same sample.
+    """
+    return row_keys(x, seed).argsort(stable=True)[:count]
 
 
 def hopeless(problem: Problem) -> str | None:

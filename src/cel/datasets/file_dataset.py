@@ -14,7 +14,8 @@ from cel.datasets.base import DatasetBase
 from cel.datasets.cards import card_path, load_card
 from cel.datasets.download import download
 from cel.datasets.files import check_file, find_file
-from cel.datasets.reading import columns_of, convert, read_columns, stack
+from cel.datasets.raw import RawBuffer, columns_of, convert
+from cel.datasets.reading import read_file
 from cel.datasets.specs import DatasetCard, FileSpec, SourceSpec
 from cel.datasets.table import Table, build_table
 from cel.errors import ConfigError, DataError
@@ -84,14 +85,15 @@ class FileDataset(DatasetBase):
             raise ConfigError(
                 f"{self.name!r} is read from a file and has no option {next(iter(self.options))!r}"
             )
-        source, paths = self.files()
-        columns = columns_of(self.card)
-        raw = stack([read_columns(p, columns, self.card, source.format) for p in paths])
+        source, paths = self.find() or self._fetch()
+        buffer = RawBuffer()
+        for spec, path in zip(source.files, paths, strict=True):
+            read_file(path, spec, source.format, self.card, buffer)
         notes = () if source.warning is None else (source.warning,)
         if source.warning is not None:
             warnings.warn(f"{self.name}: {source.warning}", UserWarning, stacklevel=2)
         where = " + ".join(str(p) for p in paths)
-        return build_table(raw, self.card, where, class_pair=pair, notes=notes)
+        return build_table(buffer.finish(), self.card, where, class_pair=pair, notes=notes)
 
     def _generated(self, pair: Sequence[Label] | None) -> Table:
         from cel.datasets.synthetic import generate

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, Self, cast
 
 from cel.datasets.specs import FileSpec
 from cel.errors import DataError
 
-__all__ = ["cache_dir", "check_file", "data_dirs", "find_file", "open_bytes", "sha256_of"]
+__all__ = [
+    "HashedFile",
+    "cache_dir",
+    "check_digest",
+    "check_file",
+    "check_head",
+    "data_dirs",
+    "estimate_lines",
+    "find_file",
+    "open_bytes",
+    "sha256_of",
+]
 
 _BLOCK = 1 << 18
 
@@ -54,30 +66,85 @@ def open_bytes(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
 
 
+def estimate_lines(path: Path) -> int:
+    """Return about how many lines a file has, from its size and the length of its first ones."""
+    with open_bytes(path) as stream:
+        sample = stream.read(1 << 16)
+    size = path.stat().st_size
+    if path.suffix == ".gz":
+        with path.open("rb") as packed:
+            packed.seek(-4, os.SEEK_END)  # where gzip keeps the number of bytes, modulo 4 GiB
+            size = int.from_bytes(packed.read(), "little")
+    return round(size * sample.count(b"\n") / max(len(sample), 1))
+
+
+class HashedFile:
+    """The uncompressed bytes of a file, hashed while they are read, so that one pass is enough."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = hashlib.sha256()
+        try:
+            self._stream: Any = open_bytes(path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}); check it") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def reader(self) -> io.BufferedReader:
+        """Return a binary stream; closing it leaves this file open."""
+        return io.BufferedReader(_Tap(self), _BLOCK)
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with the next bytes and return their number."""
+        view = memoryview(buffer)
+        try:
+            size = int(self._stream.readinto(view))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{self._path}: the compressed file is cut off or damaged ({error}); delete it "
+                "and fetch it again"
+            ) from None
+        self._hash.update(view[:size])
+        return size
+
+    def digest(self) -> str:
+        """Read what is left and return the sha256 of all bytes."""
+        buffer = bytearray(_BLOCK)
+        while self.readinto(buffer):
+            pass
+        return self._hash.hexdigest()
+
+
+class _Tap(io.RawIOBase):
+    """What pandas reads from and may close."""
+
+    def __init__(self, file: HashedFile) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._file.readinto(buffer)
+
+
 def sha256_of(path: Path) -> str:
-    """Return the sha256 of the uncompressed bytes, block by block."""
-    digest = hashlib.sha256()
-    try:
-        with open_bytes(path) as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path}: the compressed file is cut off or damaged ({error}); delete it and fetch "
-            "it again"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    return digest.hexdigest()
+    """Return the sha256 of the uncompressed bytes."""
+    with HashedFile(path) as stream:
+        return stream.digest()
 
 
-def check_file(path: Path, spec: FileSpec) -> None:
-    """Raise unless `path` is a table (not empty, not a web page) with the sha256 of the card."""
+def check_head(path: Path) -> None:
+    """Raise if the file is missing, empty or a web page."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path")
-    digest = sha256_of(path)
-    with open_bytes(path) as stream:
-        head = stream.read(512).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    with HashedFile(path) as file:
+        head = file.reader().read(512).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not head:
         raise DataError(f"{path}: the file is empty; delete it and fetch it again")
     if head.startswith((b"<!doctype html", b"<html", b"<?xml")):
@@ -85,8 +152,18 @@ def check_file(path: Path, spec: FileSpec) -> None:
             f"{path}: holds a web page, not a table (perhaps a log-in or error page was saved); "
             "delete it and fetch it again"
         )
+
+
+def check_digest(path: Path, digest: str, spec: FileSpec) -> None:
+    """Raise unless the sha256 of the uncompressed bytes is the one of the card."""
     if spec.sha256 is not None and digest != spec.sha256:
         raise DataError(
             f"{path}: its sha256 is {digest}, but the card says {spec.sha256}; the file is "
             "damaged or another version: delete it and fetch it again, or correct the card"
         )
+
+
+def check_file(path: Path, spec: FileSpec) -> None:
+    """Raise unless `path` is a table (not empty, not a web page) with the sha256 of the card."""
+    check_head(path)
+    check_digest(path, sha256_of(path), spec)

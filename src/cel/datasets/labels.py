@@ -39,8 +39,22 @@ class Labels:
         return cls(column, tuple((label,) for label in labels))
 
     @cached_property
+    def verbatim(self) -> bool:
+        """Whether some label is a word that looks like a number or a truth value ("007").
+
+        Readers that guess types must then be told not to.
+        """
+        words = [v for group in self.values for v in group if isinstance(v, str)]
+        return any(_number(w) is not None or w.lower() in ("true", "false") for w in words)
+
+    @cached_property
     def _words(self) -> dict[str, int]:
-        return {str(v).strip(): i for i, group in enumerate(self.values) for v in group}
+        words = {str(v).strip(): i for i, group in enumerate(self.values) for v in group}
+        for i, group in enumerate(self.values):
+            for v in group:
+                if isinstance(v, bool):
+                    words |= {str(v).lower(): i, str(v).upper(): i}
+        return words
 
     @cached_property
     def _numbers(self) -> dict[float, int]:
@@ -65,10 +79,8 @@ class Labels:
     def _find(self, value: Any, where: str, distinct: int) -> int:
         found = self._words.get(value.strip() if isinstance(value, str) else str(value))
         if found is None and self._numbers:
-            try:
-                found = self._numbers.get(float(value))
-            except ValueError:
-                found = None
+            number = _number(value)
+            found = None if number is None else self._numbers.get(number)
         if found is None:
             raise DataError(self._message(value, where, distinct))
         return found
@@ -84,3 +96,10 @@ class Labels:
                 "under `drop`"
             )
         return f"{text}; {hint} (add it to the card, or to read.na_values if it means missing)"
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None

@@ -5,122 +5,49 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cel.datasets.files import open_bytes
-from cel.datasets.labels import Labels
-from cel.datasets.specs import DatasetCard, ReadSpec
+from cel.datasets.files import HashedFile, check_digest, check_head, estimate_lines, open_bytes
+from cel.datasets.raw import Column, RawBuffer, columns_of, convert
+from cel.datasets.specs import DatasetCard, FileSpec, ReadSpec
 from cel.errors import DataError
-from cel.protocols import Task
 from cel.registry import did_you_mean
 
-__all__ = ["Column", "Raw", "columns_of", "convert", "missing", "read_columns", "stack"]
+__all__ = ["read_file"]
 
 _ROWS = 1 << 14  # rows of a block
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column to read: its header, the name it gets, and its labels unless it holds numbers."""
+def read_file(path: Path, spec: FileSpec, form: str, card: DatasetCard, into: RawBuffer) -> None:
+    """Append the columns that a card needs; `form` is "csv" or "arff".
 
-    header: str
-    name: str
-    labels: Labels | None = None
-    coerce: bool = False
-
-
-def columns_of(card: DatasetCard) -> list[Column]:
-    """Return the columns that a card needs: features first, then the target."""
-    coerce = card.read.coerce
-    found = [
-        Column(
-            f.header,
-            f.name,
-            Labels.of(f.header, f.categories) if f.is_label else None,
-            f.header in coerce,
-        )
-        for f in card.features
-    ]
-    for name in card.target.columns:
-        groups = tuple(c.values or (c.label,) for c in card.target.classes)
-        labels = Labels(name, groups) if card.task is Task.CLASSIFICATION else None
-        found.append(Column(name, name, labels, name in coerce))
-    return found
-
-
-@dataclass(frozen=True)
-class Raw:
-    """Columns as they were read.
-
-    Attributes:
-        values: name -> (n,) float64 numbers (NaN is missing) or int16 positions (-1 is missing).
-        rows: (n,) row numbers in the file.
-        gaps: name -> number of missing values, dropped rows included.
-        total: number of rows, dropped ones included.
+    Columns of ARFF files are called by position: "0", "1", ... The file is hashed while it is
+    read. If it is not the one that the card names, that is reported before anything else: it
+    explains every other problem.
     """
-
-    values: dict[str, np.ndarray]
-    rows: np.ndarray
-    gaps: dict[str, int]
-    total: int
-
-
-def missing(column: np.ndarray) -> np.ndarray:
-    """Tell where a column has no value, shape (n,)."""
-    return np.isnan(column) if column.dtype.kind == "f" else column < 0
+    check_head(path)
+    with HashedFile(path) as file:
+        try:
+            _read(path, file, form, card, into)
+        except DataError:
+            check_digest(path, file.digest(), spec)
+            raise
+        check_digest(path, file.digest(), spec)
 
 
-def convert(
-    frame: pd.DataFrame, columns: Sequence[Column], where: str, *, drop: bool, first: int = 0
-) -> Raw:
-    """Convert a block of rows whose first one is number `first`; `drop` leaves out gaps."""
-    values = {c.name: _convert(frame[c.header], c, where) for c in columns}
-    rows = np.arange(first, first + len(frame))
-    holes = {name: missing(column) for name, column in values.items()}
-    gaps = {name: int(hole.sum()) for name, hole in holes.items()}
-    if drop and any(gaps.values()):
-        keep = np.flatnonzero(~np.logical_or.reduce(list(holes.values())))
-        values = {name: column[keep] for name, column in values.items()}
-        rows = rows[keep]
-    return Raw(values, rows, gaps, len(frame))
-
-
-def _convert(values: pd.Series, column: Column, where: str) -> np.ndarray:
-    if column.labels is not None:
-        return column.labels.codes(values, where)
-    if column.coerce:
-        values = pd.to_numeric(values, errors="coerce")
-    return values.to_numpy(dtype=np.float64)
-
-
-def stack(parts: list[Raw]) -> Raw:
-    """Put blocks or files one below the other; emptied on the way, so that memory is held once."""
-    names = list(parts[0].values)
-    values = {name: np.concatenate([p.values.pop(name) for p in parts]) for name in names}
-    gaps = {name: sum(p.gaps[name] for p in parts) for name in names}
-    rows = np.concatenate([p.rows for p in parts])
-    return Raw(values, rows, gaps, sum(p.total for p in parts))
-
-
-def read_columns(path: Path, columns: Sequence[Column], card: DatasetCard, form: str) -> Raw:
-    """Read the columns of one file; `form` is "csv" or "arff".
-
-    Columns of ARFF files are called by position: "0", "1", ...
-    """
+def _read(path: Path, file: HashedFile, form: str, card: DatasetCard, into: RawBuffer) -> None:
+    columns, drop, before = columns_of(card), card.rows.missing == "drop", into.total
     header, start = _header(path, card.read, form)
     _check_header(path, header, columns, card)
-    parts: list[Raw] = []
-    first, drop = 0, card.rows.missing == "drop"
+    into.reserve(int(1.05 * estimate_lines(path)))
     try:
-        for block in _blocks(path, header, start, columns, card.read):
-            parts.append(convert(block, columns, str(path), drop=drop, first=first))
-            first += len(block)
+        for block in _blocks(file, header, start, columns, card.read):
+            into.append(convert(block, columns, str(path), drop=drop, first=into.total))
     except UnicodeDecodeError as error:
         raise DataError(_not_text(path, error)) from None
     except pd.errors.ParserError as error:
@@ -130,9 +57,8 @@ def read_columns(path: Path, columns: Sequence[Column], card: DatasetCard, form:
         raise
     except ValueError as error:
         raise _not_a_number(path, header, start, columns, card.read, error) from None
-    if not first:
+    if into.total == before:
         raise DataError(f"{path}: holds a header but no rows; fetch it again")
-    return stack(parts)
 
 
 def _header(path: Path, read: ReadSpec, form: str) -> tuple[list[str], int]:
@@ -144,10 +70,17 @@ def _header(path: Path, read: ReadSpec, form: str) -> tuple[list[str], int]:
             rows = csv.reader(
                 text, delimiter=read.separator, skipinitialspace=read.skipinitialspace
             )
+            names = [name.strip().removeprefix("\ufeff") for name in next(rows, [])]
+            lines = rows.line_num
             first = next(rows, [])
-            return [name.strip().removeprefix("\ufeff") for name in first], rows.line_num
     except UnicodeDecodeError as error:
         raise DataError(_not_text(path, error)) from None
+    if any(first[len(names) :]):  # pandas checks the length of all rows but the first
+        raise DataError(
+            f"{path}: the first row has {len(first)} values and the header {len(names)} names; "
+            "check the file and `read.separator`"
+        )
+    return names, lines
 
 
 def _arff_header(text: io.TextIOWrapper) -> tuple[list[str], int]:
@@ -180,17 +113,17 @@ def _check_header(
 
 
 def _blocks(
-    path: Path, header: list[str], start: int, columns: Sequence[Column], read: ReadSpec
+    file: HashedFile, header: list[str], start: int, columns: Sequence[Column], read: ReadSpec
 ) -> Iterator[pd.DataFrame]:
     types: dict[str, Any] = {c.header: np.float64 for c in columns}
     types |= {c.header: "category" for c in columns if c.labels is not None}
-    types |= {c.header: "str" for c in columns if c.coerce}
+    verbatim = [c.header for c in columns if c.coerce or (c.labels and c.labels.verbatim)]
+    types |= dict.fromkeys(verbatim, "str")
     with pd.read_csv(
-        path,
+        file.reader(),
         header=None,
-        names=header,
+        names=header,  # all of them: with `usecols` pandas accepts rows that are too long
         skiprows=start,
-        usecols=[c.header for c in columns],
         dtype=types,
         sep=read.separator,
         encoding=read.encoding,
@@ -199,6 +132,7 @@ def _blocks(
         na_values={c.header: _missing(c, read) for c in columns},
         index_col=False,
         chunksize=_ROWS,
+        low_memory=False,
     ) as reader:
         yield from reader
 
@@ -229,14 +163,16 @@ def _not_a_number(
     """Read the numbers again as words, to name the first one that is not a number."""
     numbers = [c for c in columns if c.labels is None and not c.coerce]
     words = [Column(c.header, c.name, coerce=True) for c in numbers]
-    for block in _blocks(path, header, start, words, read):
-        for column in words:
-            values = block[column.header]
-            wrong = pd.to_numeric(values, errors="coerce").isna() & values.notna()
-            if wrong.any():
-                return DataError(
-                    f"{path}: column {column.header!r} holds {values[wrong].iloc[0]!r} in row "
-                    f"{block.index[wrong][0]} where a number is expected; declare it categorical, "
-                    "or list the word under read.na_values or the column under read.coerce"
-                )
+    with HashedFile(path) as file:
+        for block in _blocks(file, header, start, words, read):
+            for name in (c.header for c in words):
+                values = block[name]
+                wrong = pd.to_numeric(values, errors="coerce").isna() & values.notna()
+                if wrong.any():
+                    return DataError(
+                        f"{path}: column {name!r} holds {values[wrong].iloc[0]!r} in row "
+                        f"{block.index[wrong][0]} where a number is expected; declare it "
+                        "categorical, or list the word under read.na_values or the column under "
+                        "read.coerce"
+                    )
     return DataError(f"{path}: cannot be read as a table ({error})")

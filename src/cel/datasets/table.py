@@ -13,7 +13,7 @@ import pandas as pd
 from cel.config import Label
 from cel.datasets.cards import space_of, target_of
 from cel.datasets.order import balanced_sample, random_sample
-from cel.datasets.reading import Raw, missing
+from cel.datasets.raw import Raw, missing
 from cel.datasets.specs import DatasetCard, FeatureSpec
 from cel.errors import ConfigError, DataError
 from cel.protocols import Task

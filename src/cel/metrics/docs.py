@@ -18,7 +18,7 @@ __all__ = ["SETTINGS", "render"]
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "connectedness": {"k": 2},
+        "connectedness": {"k": 1, "quantile": 0.5},
         "cost_gap": {"min_rows": 1},
         "delta_validity": {"delta": 0.05},
         "discriminative_power": {"k": 2},

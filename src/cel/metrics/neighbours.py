@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connectedness", "discriminative_power", "nn_distance", "ynn"]
 
-TIE = 1e-9  # squared distances closer than this are equal
+TIE = 1e-6  # squared distances closer than this are equal
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cel.errors import CelError, ConfigError, UnsupportedError
 from cel.metrics.base import metric
+from cel.metrics.evaluation import chunks
 from cel.protocols import Task
 from cel.space.distances import gower
 
@@ -27,14 +29,23 @@ def _noise(ev: Evaluation, columns: np.ndarray, draws: int, sigma: float, seed: 
     return noise
 
 
+def _copies(cf: np.ndarray, noise: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield numbers of noisy copies and their rows, stacked, so that they fit in memory."""
+    for part in chunks(len(noise), cf.size):
+        stacked = cf[None] + noise[part][:, None]
+        yield len(stacked), stacked.reshape(-1, cf.shape[1])
+
+
 def _kept(ev: Evaluation, sigma: float, draws: int, seed: int) -> np.ndarray:
     """Share of noisy copies of each counterfactual that still have the wanted outcome."""
 
     def count() -> np.ndarray:
         noise = _noise(ev, ev.space.numeric_columns, draws, sigma, seed)
-        cf, target = ev.cf, ev.target
-        kept = [ev.achieved(ev.predict(cf + e), target) for e in noise]
-        return np.asarray(np.mean(kept, axis=0))
+        kept = np.zeros(len(ev))
+        for copies, rows in _copies(ev.cf, noise):
+            target = np.concatenate([ev.target] * copies)
+            kept += ev.achieved(ev.predict(rows), target).reshape(copies, -1).sum(0)
+        return kept / draws
 
     return ev.memo(("kept", ev.kind, sigma, draws, seed), count)
 
@@ -87,9 +98,12 @@ def invalidation_rate(
 def stability(ev: Evaluation, sigma: float = 0.05, draws: int = 100, seed: int = 0) -> np.ndarray:
     """Mean minus spread of the target's probability around each counterfactual."""
     noise = _noise(ev, ev.space.numeric_columns, draws, sigma, seed)
-    cf, wanted = ev.cf, ev.target[:, None]
-    parts = [np.take_along_axis(ev.probabilities(cf + e), wanted, 1)[:, 0] for e in noise]
-    values = np.asarray(parts)
+    parts = []
+    for copies, rows in _copies(ev.cf, noise):
+        wanted = np.concatenate([ev.target] * copies)[:, None]
+        found = np.take_along_axis(ev.probabilities(rows), wanted, 1)
+        parts.append(found.reshape(copies, -1))
+    values = np.concatenate(parts)
     return np.asarray(values.mean(0) - values.std(0))
 
 

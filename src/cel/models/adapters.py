@@ -68,13 +68,12 @@ def wrap(
         raise UnsupportedError(f"{type(model).__name__} is a CEL model already; use it as it is")
     context = find_context(data, target=target, space=space, pipeline=pipeline)
     kind = known_task(model, context.target, task, classes, output)
+    soft = kind is Task.CLASSIFICATION
+    labels = known_classes(model, context.target, classes) if soft else Classes()
     if isinstance(model, nn.Module):
-        call, maker = Call(model, output="logits" if output == "auto" else output), WrappedModule
-    else:
-        call, maker = find_call(model, kind, output), WrappedModel
-    if kind is Task.REGRESSION:
-        return maker(call, kind, context, Classes())
-    return maker(call, kind, context, known_classes(model, context.target, classes))
+        call = Call(model, output="logits" if output == "auto" else output)
+        return WrappedModule(call, kind, context, labels)
+    return WrappedModel(find_call(model, kind, output), kind, context, labels)
 
 
 class WrappedModel:

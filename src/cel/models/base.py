@@ -16,12 +16,11 @@ writes `_build(n_in, n_out) -> nn.Module`; the rest is inherited:
 
 from __future__ import annotations
 
-from cel.models.estimator import MODELS, Options, PytorchBase, load_model
-from cel.models.mixins import (
-    ClassifierPytorchMixin,
-    GenerativePytorchMixin,
-    RegressionPytorchMixin,
-)
+from cel.models.densities import GenerativePytorchMixin
+from cel.models.estimator import PytorchBase, load_model
+from cel.models.mixins import ClassifierPytorchMixin, RegressionPytorchMixin
+from cel.models.names import MODELS
+from cel.models.options import Options
 
 __all__ = [
     "MODELS",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -17,42 +16,16 @@ from cel.errors import ConfigError, DataError, NotFittedError, TrainingError
 from cel.models.frozen import FrozenModule
 from cel.models.inputs import FitRows, as_matrix, read_rows, resolve_device, validation_cut
 from cel.models.jobs import Job, Outcome
+from cel.models.names import MODELS
 from cel.models.params import ParamsMixin
 from cel.models.schedule import PREDICTOR_PRESETS, Schedule
 from cel.models.training import seeded, train
-from cel.registry import Registry, did_you_mean
+from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 
-__all__ = ["MODELS", "Options", "PytorchBase", "load_model"]
+__all__ = ["PytorchBase", "load_model"]
 
 ROWS_AT_ONCE = 65_536
-BUILT_IN = ("cel.models.classifiers", "cel.models.regressors", "cel.models.generative")
-
-
-class _Models(Registry["type[PytorchBase]"]):
-    """All model classes by name; the built-in ones are imported when first asked for."""
-
-    def _search(self) -> None:
-        for package in BUILT_IN:
-            import_module(package)
-        super()._search()
-
-
-MODELS = _Models("model", group="cel.models")
-
-
-class Options(TypedDict, total=False):
-    """Constructor arguments that every model takes."""
-
-    random_state: int
-    device: str
-    preset: Literal["default", "paper"]
-    epochs: int | None
-    patience: int | None
-    batch_size: int | None
-    lr: float | None
-    time_limit: float | None
-    progress: bool
 
 
 class PytorchBase(ParamsMixin, ABC):
@@ -77,6 +50,7 @@ class PytorchBase(ParamsMixin, ABC):
     presets: ClassVar[Mapping[str, Schedule]] = PREDICTOR_PRESETS
     closed_form: ClassVar[bool] = False
     """Whether the model is solved, so that the settings of the training loop do not apply."""
+    _test_params: ClassVar[Mapping[str, Any]] = {}
 
     module_: nn.Module
     history_: pd.DataFrame
@@ -150,8 +124,9 @@ class PytorchBase(ParamsMixin, ABC):
             space: encoded space of the rows; with a DataFrame its raw space, else inferred.
             valid: pair of validation rows and targets; else the loader's, else 15 % of the rows.
         """
-        job = self.prepare(read_rows(data, y, space, valid))
-        return self.adopt(job, self._solve(job))
+        with torch.inference_mode(False), torch.enable_grad():
+            job = self.prepare(read_rows(data, y, space, valid))
+            return self.adopt(job, self._solve(job))
 
     def prepare(self, rows: FitRows) -> Job:
         """Check everything, build the module and return what is to be trained."""
@@ -177,6 +152,7 @@ class PytorchBase(ParamsMixin, ABC):
 
     def adopt(self, job: Job, outcome: Outcome) -> Self:
         """Take over a trained module; raise if its training diverged, keeping the best weights."""
+        job.module.zero_grad(set_to_none=True)
         self.module_ = job.module.requires_grad_(False).eval()
         self.history_ = pd.DataFrame(outcome.history)
         if outcome.reason == "diverged":

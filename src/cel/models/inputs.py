@@ -119,6 +119,7 @@ def validation_cut(n: int, labels: np.ndarray | None, seed: int) -> tuple[Tensor
 
 def _tensor(X: Any) -> Tensor:
     if isinstance(X, Tensor):
+        X = X.clone() if X.is_inference() else X
         return X if X.is_floating_point() else X.float()
     array = np.asarray(X)
     if array.dtype.kind not in "fiub":

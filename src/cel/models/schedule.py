@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from cel.errors import ConfigError
 
-__all__ = ["FLOW_PRESETS", "PREDICTOR_PRESETS", "Schedule"]
+__all__ = ["FLOW_PRESETS", "PREDICTOR_PRESETS", "REGRESSOR_PRESETS", "Schedule"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,11 @@ class Schedule:
 
 PREDICTOR_PRESETS = {
     "paper": Schedule(epochs=5000, patience=300, batch_size=128, lr=1e-3, min_delta=0.0),
-    "default": Schedule(epochs=200, patience=15, batch_size=256, lr=1e-3, min_delta=1e-4),
+    "default": Schedule(epochs=300, patience=15, batch_size=256, lr=1e-3, min_delta=1e-4),
+}
+REGRESSOR_PRESETS = {
+    "paper": PREDICTOR_PRESETS["paper"],
+    "default": Schedule(epochs=200, patience=50, batch_size=128, lr=3e-3, decay="cosine"),
 }
 FLOW_PRESETS = {
     "paper": Schedule(epochs=2000, patience=100, batch_size=1024, lr=3e-3, min_delta=0.0),

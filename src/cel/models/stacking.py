@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from cel.errors import ConfigError, TrainingError
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import FitRows, read_rows
@@ -16,7 +18,7 @@ __all__ = ["fit_many"]
 
 
 def fit_many(
-    estimators: Sequence[PytorchBase], datas: Sequence[Any], *, largest: int = 16
+    estimators: Sequence[PytorchBase], datas: Sequence[Any], *, largest: int | None = None
 ) -> list[PytorchBase]:
     """Fit each estimator on its own data, same-shaped ones together as one batched model.
 
@@ -27,7 +29,7 @@ def fit_many(
     Args:
         estimators: unfitted models; they are fitted in place.
         datas: one loader, pair (X, y), or `FitRows` for each estimator.
-        largest: most models in one stack.
+        largest: most models in one stack; None means 16, or 64 on a CUDA device.
 
     Returns:
         The estimators.
@@ -43,16 +45,26 @@ def fit_many(
         raise ConfigError(f"{len(estimators)} estimators but {len(datas)} sets of data")
     if len({id(e) for e in estimators}) < len(estimators):
         raise ConfigError("an estimator is listed twice; clone it")
-    jobs = [e.prepare(_rows(d)) for e, d in zip(estimators, datas, strict=True)]
+    with torch.inference_mode(False), torch.enable_grad():
+        jobs = [e.prepare(_rows(d)) for e, d in zip(estimators, datas, strict=True)]
+        return _adopt(estimators, jobs, _train(estimators, jobs, largest))
+
+
+def _train(
+    estimators: Sequence[PytorchBase], jobs: list[Job], largest: int | None
+) -> dict[int, Outcome]:
+    """Train the jobs in stacks and return their outcomes by position."""
     groups: dict[Any, list[int]] = {}
     for i, (estimator, job) in enumerate(zip(estimators, jobs, strict=True)):
         groups.setdefault(_key(estimator, job, i), []).append(i)
     outcomes: dict[int, Outcome] = {}
     for members in groups.values():
-        for start in range(0, len(members), largest):
-            part = members[start : start + largest]
+        cuda = jobs[members[0]].train[0].is_cuda
+        size = largest or (64 if cuda else 16)
+        for start in range(0, len(members), size):
+            part = members[start : start + size]
             outcomes.update(_run(part, estimators, jobs))
-    return _adopt(estimators, jobs, outcomes)
+    return outcomes
 
 
 def _rows(data: Any) -> FitRows:

@@ -16,6 +16,8 @@ from safetensors.torch import save_file
 
 from cel.errors import StoreError, UnsupportedError
 from cel.models.inputs import resolve_device
+from cel.models.names import MODELS
+from cel.models.training import seeded
 from cel.protocols import Task
 from cel.space import Target
 from cel.space.serialize import plain_label, space_from_dict, space_to_dict
@@ -34,7 +36,7 @@ def save_model(model: PytorchBase, path: Path) -> Path:
     model.check_fitted()
     tensors = {k: v.detach().cpu().contiguous() for k, v in model.module_.state_dict().items()}
     history = model.history_
-    tensors[HISTORY] = torch.from_numpy(np.array(history, dtype=np.float64))
+    tensors[HISTORY] = torch.from_numpy(np.array(history, dtype=np.float64, order="C"))
     meta = {
         "version": VERSION,
         "model": model.name,
@@ -59,8 +61,6 @@ def save_model(model: PytorchBase, path: Path) -> Path:
 
 def read_model(path: Path, device: str) -> PytorchBase:
     """Rebuild the model of a file; its class comes from the registry, never from the file."""
-    from cel.models.estimator import MODELS
-
     place = resolve_device(device)
     meta, tensors = _read(path)
     try:
@@ -75,7 +75,8 @@ def read_model(path: Path, device: str) -> PytorchBase:
         model.target_ = None if target is None else _target_from_dict(target)
         model.pipeline_ = None if pipeline is None else _pipeline_from_dict(pipeline)
         model.history_ = pd.DataFrame(history.numpy(), columns=meta["history"])
-        module = model._build(model.n_features_in_, model.n_outputs_)
+        with seeded(0):  # the random weights of a new module must not use up the global stream
+            module = model._build(model.n_features_in_, model.n_outputs_)
         module.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise StoreError(f"{path} is damaged or was made by other code: {error}") from error

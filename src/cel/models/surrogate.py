@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cel.errors import ConfigError
 from cel.models.classifiers import MLPClassifier
-from cel.models.estimator import Options
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
+from cel.models.options import Options
 from cel.models.regressors import MLPRegressor
 from cel.protocols import Predictor, Task
 from cel.space import FeatureSpace

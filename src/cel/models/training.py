@@ -19,11 +19,12 @@ from cel.models._graphs import GraphedStep
 from cel.models._pool import Pool
 from cel.models._stack import Stack
 from cel.models.jobs import Job, Outcome, RowLoss
-from cel.models.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, Schedule
+from cel.models.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, REGRESSOR_PRESETS, Schedule
 
 __all__ = [
     "FLOW_PRESETS",
     "PREDICTOR_PRESETS",
+    "REGRESSOR_PRESETS",
     "Job",
     "Outcome",
     "RowLoss",
@@ -42,7 +43,10 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     device = torch.device(device)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if devices:  # torch.manual_seed would queue a call for CUDA even where none is
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 
@@ -53,12 +57,7 @@ def train(jobs: Sequence[Job], *, progress: bool = False) -> list[Outcome]:
     global random state is neither read nor changed.
     """
     device = next(jobs[0].module.parameters()).device
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        seeded(jobs[0].seed, device),
-        _bar(jobs, progress) as report,
-    ):
+    with torch.enable_grad(), seeded(jobs[0].seed, device), _bar(jobs, progress) as report:
         return _Trainer(jobs, device).run(report)
 
 

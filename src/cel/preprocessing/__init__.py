@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
 from cel.preprocessing.imputer import Imputer
 from cel.preprocessing.infer import infer_space
@@ -9,16 +12,35 @@ from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.preprocessing.scalers import MinMaxScaler, RobustScaler, StandardScaler
 from cel.preprocessing.step import STEPS, Columns, Step
 
+if TYPE_CHECKING:
+    from cel.preprocessing.dequantization import NoiseDequantizer, UniformDequantizer
+    from cel.preprocessing.dequantization_variational import VariationalDequantizer
+
 __all__ = [
     "STEPS",
     "Columns",
     "Imputer",
     "MinMaxScaler",
+    "NoiseDequantizer",
     "OneHotEncoder",
     "OrdinalEncoder",
     "PreprocessingPipeline",
     "RobustScaler",
     "StandardScaler",
     "Step",
+    "UniformDequantizer",
+    "VariationalDequantizer",
     "infer_space",
 ]
+
+_LOADS_TORCH = {
+    "NoiseDequantizer": "cel.preprocessing.dequantization",
+    "UniformDequantizer": "cel.preprocessing.dequantization",
+    "VariationalDequantizer": "cel.preprocessing.dequantization_variational",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LOADS_TORCH:
+        return getattr(import_module(_LOADS_TORCH[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

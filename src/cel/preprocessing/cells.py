@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cel.preprocessing.blocks import Blocks
 from cel.space import Feature, FeatureSpace
 
 __all__ = ["Cells"]
@@ -24,9 +25,8 @@ class Cells(nn.Module):
     step: Tensor
     anchor: Tensor
     block: Tensor
-    table: Tensor
-    real: Tensor
-    place: Tensor
+    grid_code: Tensor
+    block_code: Tensor
 
     def __init__(self, space: FeatureSpace, coarser_than: float = 0.0) -> None:
         super().__init__()
@@ -39,18 +39,12 @@ class Cells(nn.Module):
         self.register_buffer("grid", torch.tensor(columns, dtype=torch.long))
         self.register_buffer("step", _row([h for _, h in grids]))
         self.register_buffer("anchor", _row([f.anchor for f, _ in grids]))
-        widest = max((len(b) for b in blocks), default=1)
-        start, table, real = 0, [], []
-        for b in blocks:
-            table.append([start + min(k, len(b) - 1) for k in range(widest)])
-            real.append([k < len(b) for k in range(widest)])
-            start += len(b)
-        shape = (len(blocks), widest)
         flat = [c for b in blocks for c in b]
         self.register_buffer("block", torch.tensor(flat, dtype=torch.long))
-        self.register_buffer("table", torch.tensor(table, dtype=torch.long).reshape(shape))
-        self.register_buffer("real", torch.tensor(real, dtype=torch.bool).reshape(shape))
-        self.register_buffer("place", self.real.flatten().nonzero()[:, 0])
+        self.blocks = Blocks([len(b) for b in blocks])
+        codes = torch.arange(1, 1 + len(grids) + len(blocks)) * 40503 % 65521  # spread out
+        self.register_buffer("grid_code", codes[: len(grids)])
+        self.register_buffer("block_code", codes[len(grids) :])
 
     def to_cell(self, x: Tensor, u: Tensor) -> Tensor:
         """Move u in (0, 1) (..., g) into the cells of the grid columns of x: x + h (u - 1/2)."""
@@ -68,21 +62,12 @@ class Cells(nn.Module):
         """
         if not self.n_block:
             return u
-        values = self.split(u)
-        active = (self.split(x[..., self.block]) > 0.5) & self.real
-        values = torch.where(self.real, values, -math.inf)
+        active = self.blocks.split(x[..., self.block], fill=0.0) > 0.5
+        values = self.blocks.split(u, fill=-math.inf)
         top, where = values.max(-1, keepdim=True)
         own = torch.where(active, values, 0.0).sum(-1, keepdim=True)
         swapped = values.scatter(-1, where, own)
-        return self.flat(torch.where(active, top, swapped))
-
-    def split(self, columns: Tensor) -> Tensor:
-        """Return block columns (..., b) as (..., blocks, widest); places beyond a block repeat."""
-        return columns[..., self.table]
-
-    def flat(self, values: Tensor) -> Tensor:
-        """Return (..., blocks, widest) as block columns (..., b)."""
-        return values.flatten(-2)[..., self.place]
+        return self.blocks.flat(torch.where(active, top, swapped))
 
     def join(self, x: Tensor, grid: Tensor, block: Tensor) -> Tensor:
         """Return `x` with other grid and block columns."""
@@ -93,15 +78,28 @@ class Cells(nn.Module):
 
     def quantize(self, v: Tensor) -> Tensor:
         """Return the discrete row in whose cell `v` lies."""
-        wide = v[..., self.grid].double()
-        index = torch.round((wide - self.anchor.double()) / self.step.double())
-        grid = (self.anchor.double() + self.step.double() * index).to(v.dtype)
+        anchor, step = self.anchor.double(), self.step.double()
+        grid = (anchor + step * self._level(v)).to(v.dtype)
         if not self.n_block:
             return self.join(v, grid, v[..., self.block])
-        values = torch.where(self.real, self.split(v[..., self.block]), -math.inf)
-        winner = values.argmax(-1, keepdim=True)
-        active = torch.zeros_like(values).scatter(-1, winner, 1.0)
-        return self.join(v, grid, self.flat(active))
+        winner = self._winner(v)
+        table = v.new_zeros(*winner.shape[:-1], self.blocks.table.shape[-1])
+        return self.join(v, grid, self.blocks.flat(table.scatter(-1, winner, 1.0)))
+
+    def key(self, v: Tensor) -> Tensor:
+        """Return a whole number (...) for each row that depends on its discrete part only."""
+        total = (self._level(v).long() * self.grid_code).sum(-1)
+        if self.n_block:
+            total = total + (self._winner(v)[..., 0] * self.block_code).sum(-1)
+        return total.abs()
+
+    def _level(self, v: Tensor) -> Tensor:
+        anchor, step = self.anchor.double(), self.step.double()
+        return torch.round((v[..., self.grid].double() - anchor) / step)
+
+    def _winner(self, v: Tensor) -> Tensor:
+        values = self.blocks.split(v[..., self.block], fill=-math.inf)
+        return values.argmax(-1, keepdim=True)
 
 
 def _step(feature: Feature) -> float:

@@ -102,11 +102,12 @@ class VariationalDequantizer(nn.Module):
         """Return the block columns of v and the log-slopes of the map, summed."""
         if not self.cells.n_block:
             return e, e.new_zeros(e.shape[:-1])
-        values, active = self.cells.split(e), self.cells.split(x[..., self.cells.block])
-        active = torch.where(self.cells.real, active, 0.0)
+        blocks = self.cells.blocks
+        values = blocks.split(e, fill=0.0)
+        active = blocks.split(x[..., self.cells.block], fill=0.0)
         top = (values * active).sum(-1, keepdim=True)
         gap = top - values
         below = top - functional.softplus(gap).clamp(min=MARGIN) - MARGIN * top.abs()
-        slope = torch.where(self.cells.real, functional.logsigmoid(gap) * (1 - active), 0.0)
+        slope = torch.where(blocks.real, functional.logsigmoid(gap) * (1 - active), 0.0)
         v = active * values + (1 - active) * below
-        return self.cells.flat(v), slope.sum((-2, -1))
+        return blocks.flat(v), slope.sum((-2, -1))

@@ -114,7 +114,7 @@ class PreprocessingPipeline:
         return pipeline
 
     def __repr__(self) -> str:
-        return f"PreprocessingPipeline({'' if self.steps is None else list(self.steps)!r})"
+        return f"PreprocessingPipeline({'' if self.steps is None else list(self.steps)})"
 
     def _fit(self, data: Any, space: FeatureSpace) -> Columns:
         """Fit all steps and return the raw columns of the rows."""

@@ -54,6 +54,14 @@ class Programs:
         names = ("origin", "normals", "offsets", "lower", "upper", "which")
         return replace(self, **{n: getattr(self, n)[rows] for n in names})
 
+    def within(self, lower: Tensor, upper: Tensor) -> Programs:
+        """Return the programs with a smaller box."""
+        return replace(
+            self,
+            lower=torch.maximum(self.lower, lower),
+            upper=torch.minimum(self.upper, upper),
+        )
+
     def tightened(self, share: float) -> Programs:
         """Return programs whose solutions keep clear of half-spaces and ellipsoids."""
         room = share * self.normals.norm(dim=-1)

@@ -54,7 +54,7 @@ def least_change_search(
     Each step solves `J delta = r` for the tangent with least `sum(delta^2 / D)`. With D = 1 that
     is the Euclidean distance; with D = scale |delta| of the step before it tends to the weighted
     L1 distance `sum(|delta| / scale)` (FOCUSS; Gorodnitsky and Rao, 1997). Columns that hit a
-    bound are fixed there and the rest is solved again; steps that make the outputs worse are halved.
+    bound are fixed there and the rest is solved again; steps that make outputs worse are halved.
 
     Args:
         outputs: what the model says.

@@ -28,6 +28,7 @@ NEAR = 1e-3  # points whose surplus is at least minus this are worth an acceptan
 SMALLEST_RADIUS = 1e-4
 SMALLEST_GAIN = 1e-6
 REPAIRS = 6
+ROUNDINGS = 6
 
 
 @dataclass
@@ -98,6 +99,8 @@ def linearised_search(
         if int(state.live.sum()) * 4 <= 3 * len(state.live):
             state = state.select(state.live.nonzero()[:, 0])
     _repair(best, ends, linearise, center, lower, upper, accept, cost)
+    if grid is not None and bool((grid > 0).any()):
+        _round(best, ends, linearise, center, grid, accept, cost)
     return best
 
 
@@ -188,6 +191,27 @@ def _repair(
         best.offer(x, rows, accept, cost)
         left = (cost(x, rows) < best.cost[rows] * (1 - 1e-4)).nonzero()[:, 0]
         x, rows = x[left], rows[left]
+
+
+def _round(
+    best: Found,
+    x: Tensor,
+    linearise: Linearise,
+    center: Tensor,
+    grid: Tensor,
+    accept: Accept,
+    cost: RowFunction,
+) -> None:
+    """Find how far moved columns must be shifted the helpful way before they are rounded."""
+    rows = torch.arange(len(x), device=x.device)
+    _, slope = linearise(x, rows)
+    shift = slope.sign() * grid * (x != center)
+    low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
+    for _ in range(ROUNDINGS):
+        middle = (low + high) / 2
+        seen, ok = accept(x + middle * shift, rows)
+        best.offer(seen[ok], rows[ok], lambda p, _: (p, torch.ones_like(p[:, 0]) > 0), cost)
+        low, high = torch.where(ok[:, None], low, middle), torch.where(ok[:, None], middle, high)
 
 
 def _test(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cel.cf_methods.global_methods.ares import AReS
 from cel.cf_methods.global_methods.globe_ce import GLOBECE
 
-__all__ = ["GLOBECE"]
+__all__ = ["GLOBECE", "AReS"]

@@ -14,6 +14,7 @@ from cel.protocols import Task
 
 __all__ = ["Scalars", "reach", "smallest_scalars"]
 
+PRECISION = 1e-6  # of a scalar
 SLICE = 8  # scalars tried at a time; rows that succeed leave
 
 
@@ -71,7 +72,7 @@ def smallest_scalars(
     part, lo, hi = query.select(rows), low[rows], high[rows]
     leaving = direction.leaving(part.x)
     for _ in range(steps):
-        if not len(rows) or query.budget.expired:
+        if query.budget.expired or not bool((hi - lo > PRECISION * hi).any()):
             break
         middle = (lo + hi) / 2
         far, _ = reach(direction.settled(part.region, middle[None], bounds, leaving), part)

@@ -14,8 +14,8 @@ from cel.cf_methods.query import Query
 __all__ = ["choose_directions", "greedy", "row_costs"]
 
 SCREEN = (48, 8)  # rows and scalars of the first look at all candidates
-FINAL = (256, 16)  # rows and scalars for those that are left
-KEPT = 64
+FINAL = (256, 12)  # rows and scalars for those that are left
+KEPT = 32
 
 
 def choose_directions(

@@ -55,7 +55,7 @@ def fit_density(
     *below* delta, which hardly constrains anything.
     """
     weights, means, covariances = _mixture(x, sizes, criterion, regularisation, seed)
-    sign, log_det = np.linalg.slogdet(covariances)
+    _, log_det = np.linalg.slogdet(covariances)
     constant = torch.as_tensor(
         -2 * np.log(np.clip(weights, 1e-300, None)) + x.shape[1] * math.log(2 * math.pi) + log_det
     )

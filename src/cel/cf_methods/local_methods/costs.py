@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cel.search import Nearest, nearest_elastic, nearest_l1, soft_threshold
+from cel.search.gradient import RowFunction
 from cel.space.region import Region
 
 __all__ = ["SeparableCost"]
@@ -28,6 +29,7 @@ class SeparableCost:
         switch: (n, d) prices of one-hot columns.
         pull: (n, d) a point that attracts, or None.
         theta: its weight.
+        extra: a differentiable term without closed form, or None.
     """
 
     center: Tensor
@@ -37,6 +39,7 @@ class SeparableCost:
     switch: Tensor
     pull: Tensor | None = None
     theta: float = 0.0
+    extra: RowFunction | None = None
 
     @classmethod
     def around(
@@ -52,7 +55,12 @@ class SeparableCost:
     def select(self, rows: Tensor) -> SeparableCost:
         """Return the cost of some rows; row numbers may repeat."""
         pull = None if self.pull is None else self.pull[rows]
-        return replace(self, center=self.center[rows], switch=self.switch[rows], pull=pull)
+        extra, more = None, self.extra
+        if more is not None:
+            extra = lambda x, r: more(x, rows[r])  # noqa: E731 - mypy needs the narrowed name
+        return replace(
+            self, center=self.center[rows], switch=self.switch[rows], pull=pull, extra=extra
+        )
 
     def smooth(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return everything but the L1 term, shape (a,)."""
@@ -61,7 +69,7 @@ class SeparableCost:
             total = total + self._squares(x - self.center[rows])
         if self.pull is not None and self.theta:
             total = total + self.theta * self._squares(x - self.pull[rows])
-        return total
+        return total if self.extra is None else total + self.extra(x, rows)
 
     def value(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the cost of points (a, d), shape (a,)."""

@@ -15,6 +15,7 @@ __all__ = ["Sampler", "random_sets", "unique_first"]
 
 _NONE = torch.iinfo(torch.int64).max
 _BLOCK = 200  # copies tried before a row asks for more
+_PART = 4096  # points judged at a time: small enough for the cache
 _DRAWS = 2  # draws of a stream used by one round
 
 
@@ -160,11 +161,14 @@ def _schedule(samples: int, features: int) -> list[tuple[int, int]]:
 
 def _judge(query: Query, x: Tensor, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Return (content hash, or the largest integer for invalid copies (a, b); copies as seen)."""
-    flat, source = x.flatten(0, 1), rows.repeat_interleave(x.shape[1])
-    if query.region.space.constraints:
-        flat, ok = query.accept(flat, source)
-    else:  # draws are on the grid and in the box already
+    keys, seen = [], []
+    for part in torch.split(torch.arange(len(rows), device=rows.device), _PART // x.shape[1] + 1):
+        flat, source = x[part].flatten(0, 1), rows[part].repeat_interleave(x.shape[1])
         ok = query.model.margin(flat, query.target[source]) >= MARGIN
-    keys = torch.full((len(flat),), _NONE, device=flat.device)
-    keys[ok] = row_keys(flat[ok], seed).clamp(max=_NONE - 1)
-    return keys.reshape(x.shape[:2]), flat.reshape(x.shape)
+        if query.region.space.constraints:  # draws keep grid and box, but not relations
+            flat[ok], ok[ok.clone()] = query.accept(flat[ok], source[ok])
+        key = torch.full((len(flat),), _NONE, device=flat.device)
+        key[ok] = row_keys(flat[ok], seed).clamp(max=_NONE - 1)
+        keys.append(key)
+        seen.append(flat)
+    return torch.cat(keys).reshape(x.shape[:2]), torch.cat(seen).reshape(x.shape)

@@ -66,7 +66,7 @@ class Problem:
         """Whether the margin is linear and every column that may move is continuous."""
         query, lay = self.query, self.query.region.layout
         outputs = 2 if query.model.task is Task.CLASSIFICATION else 1
-        if query.model.linear() is None or query.model.n_outputs != outputs:
+        if query.model.linear() is None or query.model.n_outputs != outputs or self.cost.extra:
             return False
         discrete = ~lay.numeric | (lay.step > 0)
         stuck = query.region.fixed | ~discrete
@@ -116,16 +116,21 @@ class Problem:
     def descend(
         self,
         loss: RowFunction,
-        start: Tensor,
         *,
         stepper: Stepper,
         weight: float,
         rounds: int,
         steps: int,
+        rank: RowFunction | None = None,
         check_every: int = 5,
+        stop_at_first: bool = False,
     ) -> Found:
-        """Descend `weight * loss + cost`, searching the weight of each row."""
-        budget = self.query.budget
+        """Descend `weight * loss + cost` from the rows, searching the weight of each row.
+
+        Accepted points are compared by `rank`, by default the cost; with `stop_at_first` a row
+        ends at its first accepted point.
+        """
+        budget, start = self.query.budget, self.query.x
 
         def solve(weights: Tensor) -> Found:
             return gradient_search(
@@ -134,10 +139,11 @@ class Problem:
                 stepper=stepper,
                 project=self.query.project,
                 accept=self.accept,
-                cost=self.cost.value,
+                cost=rank or self.cost.value,
                 steps=steps,
                 check_every=check_every,
                 patience=max(20, steps // 4),
+                stop_at_first=stop_at_first,
                 budget=budget,
             )
 
@@ -151,18 +157,26 @@ class Problem:
             found.put_better(rows, self.on(rows).tangent(found.x[rows], steps=steps, radius=0.2))
         return found
 
-    def finish(self, found: Found) -> Found:
-        """Give back what is not needed: features, steps of a grid, a share of what is left."""
-        rows, home, lay = found.ok.nonzero()[:, 0], self.query.x, self.query.region.layout
-        for _ in range(2):
+    def finish(self, found: Found, *, whole_features: bool = True) -> Found:
+        """Give back what is not needed: a share of the change, steps of a grid, features."""
+        rows, home, lay = found.ok.nonzero()[:, 0], self.cost.center, self.query.region.layout
+
+        def slide(x: Tensor) -> Tensor:
+            return bisect_to_boundary(home, x, found.ok, self.accept, slide=lay.numeric, steps=12)
+
+        def step_back(x: Tensor) -> Tensor:
+            back = x - (x - home).sign() * torch.minimum((x - home).abs(), lay.step)
+            return revert_features(x, back, found.ok, self.accept, lay.owner)
+
+        def revert(x: Tensor) -> Tensor:
+            return revert_features(x, home, found.ok, self.accept, lay.owner)
+
+        grid = [step_back] if bool((lay.step > 0).any()) else []
+        stages = [slide, *grid, revert, slide]
+        for stage in stages if whole_features else [slide]:
             if not len(rows) or self.query.budget.expired:
                 break
-            x = revert_features(found.x, home, found.ok, self.accept, lay.owner)
-            if bool((lay.step > 0).any()):
-                back = x - (x - home).sign() * torch.minimum((x - home).abs(), lay.step)
-                x = revert_features(x, back, found.ok, self.accept, lay.owner)
-            x = bisect_to_boundary(home, x, found.ok, self.accept, slide=lay.numeric, steps=12)
-            found.offer(x[rows], rows, self.accept, self.cost.value)
+            found.offer(stage(found.x)[rows], rows, self.accept, self.cost.value)
         return found
 
     def restart(self, found: Found, starts: Tensor, *, steps: int) -> Found:

@@ -188,7 +188,6 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     def _descend(self, problem: Problem, rounds: int) -> Found:
         return problem.descend(
             self._loss(problem.query),
-            problem.query.x,
             stepper=Adam(self.lr, prox=problem.cost.prox),
             weight=self.lam,
             rounds=rounds,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
 
 from torch import nn
 
@@ -28,6 +29,7 @@ class MLPClassifier(ClassifierPytorchMixin, PytorchBase):
     """
 
     name = "mlp"
+    _test_params: ClassVar[Mapping[str, Any]] = {"hidden": (16, 16), "dropout": 0.1}
 
     def __init__(
         self,

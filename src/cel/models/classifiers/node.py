@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -109,6 +110,7 @@ class NODE(ClassifierPytorchMixin, PytorchBase):
     """
 
     name = "node"
+    _test_params: ClassVar[Mapping[str, Any]] = {"trees": 8, "depth": 3, "layers": 2}
     presets = PREDICTOR_PRESETS | {
         "default": PREDICTOR_PRESETS["default"].override(lr=1e-2, batch_size=512)
     }

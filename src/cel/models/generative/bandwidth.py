@@ -52,7 +52,7 @@ class KernelShape:
     def scott(self, rows: Tensor) -> Tensor:
         """Return Scott's bandwidths, s n^(-1 / (p + 4)), of the numbers of rows (n, d)."""
         spread = rows[:, list(self.numbers)].std(0, unbiased=len(rows) > 1)
-        return spread * float(len(rows)) ** (-1 / (len(self.numbers) + 4))
+        return spread * math.pow(len(rows), -1 / (len(self.numbers) + 4))
 
 
 def choose_kernel(shape: KernelShape, rows: Tensor, bandwidth: str | float) -> Kernel:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.generative.masked import MaskedNet
+from cel.preprocessing.blocks import Blocks
 
 __all__ = ["CategoricalNet", "hide_blocks"]
 
@@ -34,10 +35,7 @@ class CategoricalNet(nn.Module):
     """
 
     stackable = True
-    blocks: Tensor
-    real: Tensor
     log_uniform: Tensor
-    block_of: Tensor
 
     def __init__(
         self,
@@ -50,18 +48,17 @@ class CategoricalNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.sizes, self.floor, self.dropout = tuple(sizes), floor, dropout
-        counts = torch.tensor(self.sizes)
-        owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        self.floor, self.dropout = floor, dropout
+        self.blocks = Blocks(sizes)
         self.net = MaskedNet(
-            owner[None, :] + 1, n_context=n_context, n_params=1, hidden=hidden, n_hidden=n_hidden
+            self.blocks.owner[None, :] + 1,
+            n_context=n_context,
+            n_params=1,
+            hidden=hidden,
+            n_hidden=n_hidden,
         )
-        start, place = counts.cumsum(0) - counts, torch.arange(int(counts.max()))
-        real = place < counts[:, None]
-        self.register_buffer("blocks", torch.where(real, start[:, None] + place, start[:, None]))
-        self.register_buffer("real", real)
-        self.register_buffer("log_uniform", -counts.to(torch.get_default_dtype()).log()[:, None])
-        self.register_buffer("block_of", owner)
+        logs = [[-math.log(size)] for size in sizes]
+        self.register_buffer("log_uniform", torch.tensor(logs))
 
     @torch.no_grad()
     def start(self, onehot: Tensor) -> None:
@@ -71,46 +68,37 @@ class CategoricalNet(nn.Module):
 
     def forward(self, onehot: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log P (..., n) of rows (..., n, D)."""
-        seen = hide_blocks(onehot, self.block_of, self.dropout) if self.training else onehot
+        seen = hide_blocks(onehot, self.blocks, self.dropout) if self.training else onehot
         log_p = self.log_probs(seen, context)
-        chosen = torch.where(self.real, onehot[..., self.blocks], 0.0)
-        return (chosen * log_p).sum((-2, -1))
+        return (self.blocks.split(onehot, fill=0.0) * log_p).sum((-2, -1))
 
     def log_probs(self, onehot: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log P of every category given the blocks before it, (..., n, g, k).
 
         Places beyond the last category of a variable hold zero.
         """
-        logits = self.net(onehot, context, self.net.weights()[0])[..., 0, :][..., self.blocks]
-        logits = torch.where(self.real, logits, torch.finfo(logits.dtype).min)
-        log_p = logits.log_softmax(-1)
+        logits = self.net(onehot, context, self.net.weights()[0])[..., 0, :]
+        log_p = self.blocks.split(logits, fill=torch.finfo(logits.dtype).min).log_softmax(-1)
         if self.floor:
             uniform = (self.log_uniform + math.log(self.floor)).expand_as(log_p)
             log_p = torch.logaddexp(log_p + math.log1p(-self.floor), uniform)
-        return torch.where(self.real, log_p, 0.0)
+        return torch.where(self.blocks.real, log_p, 0.0)
 
     @torch.no_grad()
     def sample(self, n: int, context: Tensor | None, generator: torch.Generator) -> Tensor:
         """Draw (n, D) one-hot rows, variable by variable."""
-        onehot = self.log_uniform.new_zeros(n, len(self.block_of))
+        onehot = self.log_uniform.new_zeros(n, len(self.blocks.owner))
         everyone = torch.arange(n, device=onehot.device)
-        for g, size in enumerate(self.sizes):
+        for g, size in enumerate(self.blocks.sizes):
             p = self.log_probs(onehot, context)[:, g, :size].exp()
             chosen = torch.multinomial(p, 1, generator=generator)[:, 0]
-            onehot[everyone, self.blocks[g][chosen]] = 1.0
+            onehot[everyone, self.blocks.table[g][chosen]] = 1.0
         return onehot
 
 
-def hide_blocks(onehot: Tensor, block_of: Tensor, share: float) -> Tensor:
-    """Set a random share of the blocks of each row (..., n, D) to zero.
-
-    Args:
-        onehot: rows of blocks.
-        block_of: (D,) block of each column.
-        share: probability to hide a block.
-    """
+def hide_blocks(onehot: Tensor, blocks: Blocks, share: float) -> Tensor:
+    """Set each block of rows (..., n, D) to zero with probability `share`."""
     if not share:
         return onehot
-    shape = (*onehot.shape[:-1], int(block_of[-1]) + 1)
-    kept = torch.rand(shape, device=onehot.device) >= share
-    return onehot * kept[..., block_of]
+    kept = torch.rand(*onehot.shape[:-1], len(blocks), device=onehot.device) >= share
+    return onehot * kept[..., blocks.owner]

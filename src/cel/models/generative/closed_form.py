@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.base import GenerativePytorchMixin
-from cel.models.inputs import FitRows
 from cel.models.jobs import Job, Outcome
 
 __all__ = ["ClosedFormDensity"]
@@ -27,14 +26,6 @@ class ClosedFormDensity(GenerativePytorchMixin):
     @abstractmethod
     def _settle(self, module: nn.Module, x: Tensor, context: Tensor | None) -> None:
         """Fill the module from rows (n, d) and their encoded context (n, c)."""
-
-    def _tables(
-        self, rows: FitRows, device: torch.device
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        target = self._encode_target(rows.y)
-        tables = (rows.X.float(),) if target is None else (rows.X.float(), target)
-        own = tuple(t.to(device) for t in tables)
-        return own, own
 
     def _solve(self, job: Job) -> Outcome:
         outcome = Outcome(reason="solved")

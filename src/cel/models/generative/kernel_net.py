@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.generative.background import draw_broad, log_broad, mix
-from cel.models.generative.kernels import Kernel, log_kernel_sum
+from cel.models.generative.kernels import Kernel, log_kernel_sum, log_kernels
 
 __all__ = ["KernelNet"]
 
@@ -27,6 +27,7 @@ class KernelNet(nn.Module):
         background: share of the broad law.
     """
 
+    classes: Tensor
     inverse: Tensor
     ratio: Tensor
     factor: Tensor
@@ -50,7 +51,7 @@ class KernelNet(nn.Module):
         self.blocks = blocks
         width = n_in if by_class else n_in + n_context
         self.rows = nn.Parameter(torch.zeros(n_rows, width), requires_grad=False)
-        self.classes = nn.Parameter(torch.zeros(n_rows).long(), requires_grad=False)
+        self.register_buffer("classes", torch.zeros(n_rows, dtype=torch.long))
         for name in ("inverse", "ratio"):
             self.register_buffer(name, torch.zeros(self.n_groups, width))
         self.register_buffer("factor", torch.zeros(self.n_groups))
@@ -135,8 +136,6 @@ class KernelNet(nn.Module):
         self, n: int, context: Tensor | None, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return the stored row (n,) and the class (n,) to draw from."""
-        from cel.models.generative.kernels import log_kernels
-
         device = self.rows.device
         group = torch.zeros(n, dtype=torch.long, device=device)
         if context is None:

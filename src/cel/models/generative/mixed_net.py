@@ -86,7 +86,7 @@ class MixedNet(nn.Module):
         if self.flow is None:
             return total
         if self.training and self.law is not None:
-            blocks = hide_blocks(blocks, self.law.block_of, self.dropout)
+            blocks = hide_blocks(blocks, self.law.blocks, self.dropout)
         log_p: Tensor = self.flow(numbers, _join(context, blocks))
         return total + log_p
 

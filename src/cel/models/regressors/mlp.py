@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
 
 from torch import Tensor, nn
 
@@ -28,6 +29,7 @@ class MLPRegressor(RegressionPytorchMixin, PytorchBase):
     """
 
     name = "mlp_regressor"
+    _test_params: ClassVar[Mapping[str, Any]] = {"hidden": (16, 16)}
 
     def __init__(
         self,

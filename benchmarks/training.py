@@ -1,0 +1,230 @@
+"""How long training takes: ratios measured in one run, on one thread.
+
+    CEL_DATA=... python benchmarks/training.py                    # all ratios, some minutes
+    CEL_DATA=... python benchmarks/training.py --device cuda      # ten flows, 2,000 epochs, seconds
+
+Sections: our loop against a plain DataLoader loop; `fit_many` against separate fits and against
+zuko; and what the 180 predictors and 180 flows of suite `paper` cost by that measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from cel.datasets import load_dataset
+from cel.errors import CelError
+from cel.models.classifiers import LogisticRegression, MLPClassifier
+from cel.models.inputs import FitRows, read_rows
+from cel.models.regressors import MLPRegressor
+from cel.models.stacking import fit_many
+
+# rows, encoded columns and classification of the paper's 18 datasets
+PAPER = {
+    "adult": (32561, 108, True), "audit": (775, 26, True), "bank_marketing": (40004, 50, True),
+    "blobs": (1000, 2, True), "credit_default": (30000, 32, True), "digits": (360, 64, True),
+    "german_credit": (1000, 61, True), "give_me_some_credit": (16714, 10, True),
+    "heloc": (10459, 23, True), "law": (2216, 9, True), "lending_club": (34000, 35, True),
+    "moons": (1024, 2, True), "wine": (130, 13, True), "concrete": (1030, 8, False),
+    "diabetes": (442, 10, False), "scm20d": (8966, 61, False), "synthetic": (1000, 2, False),
+    "yacht": (308, 6, False),
+}  # fmt: skip
+FOLDS, MODELS_PER_FOLD = 5, 2
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def fold_rows(name: str, count: int) -> list[FitRows]:
+    folds = list(load_dataset(name).folds())
+    chosen = [folds[i % len(folds)] for i in range(count)]
+    return [read_rows(f.train.X, f.train.y, f.space, (f.valid.X, f.valid.y)) for f in chosen]
+
+
+def plain_loop(rows: FitRows, epochs: int, batch: int) -> nn.Module:
+    """What one writes without a library: DataLoader, Adam, cross entropy, validation by batches."""
+    torch.manual_seed(0)
+    width = rows.X.shape[1]
+    net = nn.Sequential(
+        nn.Linear(width, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    train = TensorDataset(rows.X, torch.as_tensor(rows.y))
+    held = TensorDataset(rows.valid_x, torch.as_tensor(rows.valid_y))
+    for _ in range(epochs):
+        net.train()
+        for x, y in DataLoader(train, batch_size=batch, shuffle=True):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+        net.eval()
+        with torch.no_grad():
+            sum(float(nn.functional.cross_entropy(net(x), y)) for x, y in DataLoader(held, batch))
+    return net
+
+
+def loop_section(epochs: int) -> float:
+    print(f"\n## Our loop against a DataLoader loop ({epochs} epochs, HELOC)")
+    rows = fold_rows("heloc", 1)[0]
+    seconds = 0.0
+    for batch in (128, 256, 1024):
+        model = MLPClassifier(epochs=epochs, patience=epochs, batch_size=batch)
+        ours = cpu_seconds(lambda m=model: m.adopt(j := m.prepare(rows), m._solve(j)))
+        plain = cpu_seconds(lambda b=batch: plain_loop(rows, epochs, b))
+        seconds = ours if batch == 256 else seconds
+        print(f"batch {batch:5d}: plain {plain:6.2f} s, ours {ours:6.2f} s, {plain / ours:.2f}x")
+    return seconds / epochs
+
+
+def zuko_fit(rows: FitRows, epochs: int, seed: int, noise: float) -> tuple[float, float]:
+    """Train zuko's MAF in the plain way and return CPU seconds and held-out log-likelihood."""
+    import zuko
+
+    torch.manual_seed(seed)
+    hot = nn.functional.one_hot(torch.as_tensor(rows.y), 2).float()
+    held = nn.functional.one_hot(torch.as_tensor(rows.valid_y), 2).float()
+    loc, scale = rows.X.mean(0), (rows.X.var(0) + noise**2).sqrt()
+    flow = zuko.flows.MAF(rows.X.shape[1], 2, transforms=8, hidden_features=[16] * 4)
+    optimizer = torch.optim.Adam(flow.parameters(), lr=3e-3)
+    data = TensorDataset(rows.X, hot)
+    best = -np.inf
+    start = time.process_time()
+    for _ in range(epochs):
+        for x, c in DataLoader(data, batch_size=1024, shuffle=True):
+            x = (x + noise * torch.randn_like(x) - loc) / scale
+            optimizer.zero_grad()
+            (-flow(c).log_prob(x).mean()).backward()
+            optimizer.step()
+        with torch.no_grad():
+            z = (rows.valid_x - loc) / scale
+            best = max(best, float((flow(held).log_prob(z) - scale.log().sum()).mean()))
+    return time.process_time() - start, best
+
+
+def flow_section(epochs: int, count: int = 10) -> float:
+    """Return our CPU seconds per flow and epoch."""
+    try:
+        from cel.models.generative import MaskedAutoregressiveFlow
+    except ImportError:
+        print("\n## Flows: cel.models.generative has no MaskedAutoregressiveFlow")
+        return float("nan")
+    print(f"\n## {count} HELOC flows, {epochs} epochs each, batch 1024")
+    rows = fold_rows("heloc", count)
+    settings = {"preset": "paper", "epochs": epochs, "patience": epochs}
+    stack = [MaskedAutoregressiveFlow(random_state=s, **settings) for s in range(count)]
+    ours = cpu_seconds(lambda: fit_many(stack, rows))
+    one = MaskedAutoregressiveFlow(**settings)
+    alone = cpu_seconds(lambda: one.adopt(j := one.prepare(rows[0]), one._solve(j))) * count
+    noise = stack[0].noise
+    pairs = [zuko_fit(r, epochs, s, noise) for s, r in enumerate(rows)]
+    zuko, theirs = sum(p[0] for p in pairs), np.mean([p[1] for p in pairs])
+    held = np.mean([-m.history_.valid_loss.min() for m in stack])
+    print(f"zuko      {zuko:7.2f} s  held-out {theirs:7.3f} nat")
+    print(f"separate  {alone:7.2f} s  (one fit times {count})  {zuko / alone:.2f}x of zuko")
+    print(f"fit_many  {ours:7.2f} s  held-out {held:7.3f} nat  {zuko / ours:.2f}x of zuko")
+    return ours / count / epochs
+
+
+def predictor_section() -> None:
+    print("\n## fit_many against separate fits, default preset")
+    for name, maker in (("heloc", MLPClassifier), ("concrete", MLPRegressor)):
+        rows = fold_rows(name, FOLDS)
+        many = [maker(random_state=s) for s in range(FOLDS)]
+        together = cpu_seconds(lambda m=many, r=rows: fit_many(m, r))
+        alone = [maker(random_state=s) for s in range(FOLDS)]
+
+        def one_by_one(models: Sequence = alone, data: Sequence = rows) -> None:
+            for m, r in zip(models, data, strict=True):
+                j = m.prepare(r)
+                m.adopt(j, m._solve(j))
+
+        apart = cpu_seconds(one_by_one)
+        losses = [np.mean([m.history_.valid_loss.min() for m in g]) for g in (many, alone)]
+        print(
+            f"{name:9s} apart {apart:6.2f} s (loss {losses[1]:.4f}), together {together:6.2f} s "
+            f"(loss {losses[0]:.4f}), {apart / together:.2f}x"
+        )
+    rows = fold_rows("adult", 1)[0]
+    model = LogisticRegression()
+    spent = cpu_seconds(lambda: model.adopt(j := model.prepare(rows), model._solve(j)))
+    print(f"logistic regression on Adult, to the optimum: {spent:.2f} s")
+
+
+def suite_section(mlp_epoch: float, flow_epoch: float, flow_epochs: dict[str, int]) -> None:
+    """Extrapolate from HELOC: steps scale with rows, flows' steps also with columns."""
+    print("\n## Suite `paper`: 18 datasets x 5 folds x 2 models, from HELOC's cost per epoch")
+    heloc_n, heloc_d, _ = PAPER["heloc"]
+    share = 0.8 * 0.85
+    mlp_epochs = {"paper": 320, "default": 40}
+    for preset in ("paper", "default"):
+        mlps = flows = 0.0
+        for n, d, _ in PAPER.values():
+            more = ceil(n * share / 128) / ceil(heloc_n * share / 128)
+            mlps += FOLDS * mlp_epochs[preset] * mlp_epoch * more
+            more = ceil(n * share / 1024) / ceil(heloc_n * share / 1024)
+            wide = 0.5 + 0.5 * d / heloc_d  # half of a step is spent on layers of fixed width
+            flows += FOLDS * MODELS_PER_FOLD * flow_epochs[preset] * flow_epoch * more * wide
+        print(
+            f"{preset:8s} 90 MLPs x {mlp_epochs[preset]} epochs: {mlps / 60:6.1f} min;  90 linear "
+            f"models: < 1 min;  180 flows x {flow_epochs[preset]} epochs: {flows / 3600:6.1f} h "
+            "(CPU time, one thread)"
+        )
+
+
+def cuda_section(epochs: int) -> None:
+    from cel.models.generative import MaskedAutoregressiveFlow
+
+    print(f"\n## {torch.cuda.get_device_name()}: ten flows, {epochs} epochs, batch 1024")
+    for name in ("heloc", "adult"):
+        rows = fold_rows(name, 10)
+        flows = [
+            MaskedAutoregressiveFlow(
+                preset="paper", epochs=epochs, patience=epochs, random_state=s, device="cuda"
+            )
+            for s in range(10)
+        ]
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        fit_many(flows, rows)
+        torch.cuda.synchronize()
+        spent = time.perf_counter() - start
+        steps = epochs * ceil(len(rows[0].X) / 1024)
+        held = np.mean([-m.history_.valid_loss.min() for m in flows])
+        print(
+            f"{name}: {spent:.1f} s, {1e6 * spent / steps / 10:.0f} us per flow and step, "
+            f"held-out {held:.3f} nat",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--epochs", type=int, default=0)
+    options = parser.parse_args()
+    if options.device == "cuda":
+        cuda_section(options.epochs or 2000)
+        return
+    torch.set_num_threads(1)
+    try:
+        load_dataset("heloc").split()
+    except CelError as error:
+        raise SystemExit(f"this benchmark needs the real data: {error}") from error
+    mlp_epoch = loop_section(options.epochs or 5)
+    flow_epoch = flow_section(options.epochs or 10)
+    predictor_section()
+    suite_section(mlp_epoch, flow_epoch, {"paper": 600, "default": 100})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""From affected rows to a rule list: predicates, changes, triples, selection, words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from cel.cf_methods.edits import BINS, Edits
+from cel.cf_methods.global_methods.ares_beam import Beam, beam_search, set_edits
+from cel.cf_methods.global_methods.ares_bits import count, unpack
+from cel.cf_methods.global_methods.ares_conditions import Conditions, outer_conditions
+from cel.cf_methods.global_methods.ares_costs import feature_costs
+from cel.cf_methods.global_methods.ares_items import Item, if_items, then_items
+from cel.cf_methods.global_methods.ares_select import Limits, SetFunction, exchange, lazy_greedy
+from cel.cf_methods.global_methods.ares_triples import (
+    Changes,
+    Triples,
+    build_triples,
+    shifted_changes,
+)
+from cel.cf_methods.problem import Problem
+from cel.cf_methods.units import Unit
+
+if TYPE_CHECKING:
+    from cel.cf_methods.global_methods.ares import AReS
+
+__all__ = ["RuleSet", "learn_rules", "rule_objective"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleSet:
+    """Chosen rules in order of worth, or the reason why there are none."""
+
+    units: tuple[Unit, ...] = ()
+    conditions: tuple[tuple[Item, ...], ...] = ()
+    edits: Edits
+    cut: list[str]
+    logs: dict[str, Any]
+    reason: str | None = None
+
+
+def learn_rules(method: AReS, problem: Problem) -> RuleSet:
+    """Run all steps of AReS for one target."""
+    changes, conditions, cut = _changes(method, problem)
+    outer = outer_conditions(
+        conditions,
+        support=method.support,
+        length=method.outer_length,
+        limit=method.max_outer,
+    )
+    limits = Limits(rules=method.max_rules, groups=method.max_groups)
+    triples = build_triples(
+        changes,
+        conditions,
+        outer,
+        width=method.max_width,
+        penalty=_penalty(method),
+        per_change=method.per_change,
+    )
+    cut += ["subgroups"] if outer.cut else []
+    logs = {"changes": len(changes.sets), "subgroups": len(outer.items), "triples": len(triples)}
+    nothing = Edits.nothing(0, problem.query.x)
+    if not len(triples):
+        reason = "no change of up to max_width features reaches the target for any row"
+        return RuleSet(edits=nothing, cut=cut, logs=logs | {"cut": cut}, reason=reason)
+    function = rule_objective(method, problem, triples, changes)
+    chosen, unfinished = exchange(function, lazy_greedy(function, limits), limits)
+    cut += ["exchange"] if unfinished else []
+    alone = function.gains(np.array(chosen), np.zeros(function.rows))
+    chosen = [chosen[i] for i in np.argsort(-alone, kind="stable")]
+    rules = [(*outer.items[triples.outer[i]], *triples.inner[i]) for i in chosen]
+    edits = changes.edits.select(triples.change[chosen].tolist())
+    units = [
+        _unit(problem, triples, changes, i, r, n)
+        for n, (i, r) in enumerate(zip(chosen, rules, strict=True))
+    ]
+    if method.default_rule:
+        rules.append(())
+        extra, unit = _default(problem, changes, len(units))
+        edits, units = _joined(edits, extra), [*units, unit]
+    return RuleSet(
+        units=tuple(units),
+        conditions=tuple(rules),
+        edits=edits,
+        cut=cut,
+        logs=logs | {"cut": cut, "objective": float(function(chosen))},
+    )
+
+
+def _changes(method: AReS, problem: Problem) -> tuple[Changes, Conditions, list[str]]:
+    conditions = Conditions(problem, if_items(problem, method.bins))
+    items, many = then_items(problem, method.bins, method.max_items)
+    cut = ["items"] if many else []
+    beam = Beam(
+        width=method.beam,
+        largest=min(method.max_width, method.max_changes),
+        last_resort=method.max_changes,
+    )
+    sets, tried = beam_search(problem, items, beam)
+    if method.then == "shift":
+        return shifted_changes(problem, conditions, sets, method.beam), conditions, cut
+    edits = set_edits(sets, problem.space, problem.query.x)
+    free = Changes(sets=sets, edits=edits, tried=tried, inner=[None] * len(sets))
+    return free, conditions, cut
+
+
+def _penalty(method: AReS) -> float:
+    """Return what a row in vain costs against a row that flips, for ranking single rules."""
+    if method.objective == "accuracy":
+        return 1e-3
+    l1, l2 = (method.weights or (1.0, 1.0))[:2]
+    return l1 / max(l2, 1e-9) - 1
+
+
+def rule_objective(
+    method: AReS, problem: Problem, triples: Triples, changes: Changes
+) -> SetFunction:
+    """Return the objective of the method as a function of sets of triples."""
+    n = len(problem.query)
+    cost = changes.tried.cost.double().cpu().numpy()
+    if method.objective == "accuracy":
+        l1, l2 = method.weights or (1.0, 10.0)
+        top = BINS * method.max_width
+        worth = (100 * l1 + l2 * (top - np.minimum(cost, top))) / n
+
+        def accuracy(which: np.ndarray) -> np.ndarray:
+            return np.asarray(unpack(triples.right[which], n) * worth[triples.change[which]])
+
+        return SetFunction(
+            own=np.zeros(len(triples)), values=accuracy, rows=n, group=triples.outer
+        )
+    l1, l2, l3, l4 = method.weights or (1.0, 1.0, 1.0, 1.0)
+    touched = feature_costs(problem.space, method.feature_costs, method.comparisons)
+    price = np.array([sum(touched[t.feature] for t in s) for s in changes.sets])
+    covered = count(triples.covered)
+    change = _mean_cost(triples, cost, covered)
+    wrong = covered - count(triples.right)
+    own = -l1 * wrong - l3 * price[triples.change] - l4 * change
+    size = method.max_rules * method.max_width
+    top = l1 * n * method.max_rules + (l3 * touched.max() + l4 * problem.price.largest) * size
+
+    def cover(which: np.ndarray) -> np.ndarray:
+        return np.asarray(l2 * unpack(triples.covered[which], n).astype(np.float64))
+
+    return SetFunction(own=own, values=cover, rows=n, group=triples.outer, constant=top)
+
+
+def _mean_cost(triples: Triples, cost: np.ndarray, covered: np.ndarray) -> np.ndarray:
+    """(V,) mean cost in bins over the rows that each rule is meant for."""
+    n, out = cost.shape[1], np.zeros(len(triples))
+    size = max(1, 2**22 // max(n, 1))
+    for start in range(0, len(triples), size):
+        part = slice(start, start + size)
+        rows = unpack(triples.covered[part], n)
+        out[part] = (rows * cost[triples.change[part]]).sum(1)
+    return np.asarray(out / np.maximum(covered, 1))
+
+
+def _unit(
+    problem: Problem, triples: Triples, changes: Changes, i: int, rule: tuple[Item, ...], n: int
+) -> Unit:
+    rows = len(problem.query)
+    right = unpack(triples.right[i], rows)
+    covered = int(count(triples.covered[i]))
+    number = int(triples.change[i])
+    cost = changes.tried.cost[number].cpu().numpy()
+    return _word(
+        problem, changes.edits, number, rule, n,
+        cost=float(cost[right].mean()) if right.any() else float("nan"),
+        coverage=covered / rows,
+        correctness=int(right.sum()) / max(covered, 1),
+    )  # fmt: skip
+
+
+def _word(
+    problem: Problem,
+    edits: Edits,
+    at: int,
+    rule: tuple[Item, ...],
+    n: int,
+    *,
+    cost: float,
+    coverage: float,
+    correctness: float,
+) -> Unit:
+    parts = (a[at].cpu().numpy() for a in (edits.shift, edits.fixed, edits.value))
+    return Unit(
+        id=problem.unit_id(n),
+        kind="rule",
+        conditions=tuple(i.word(problem.space, problem.wording) for i in rule),
+        effects=problem.wording.edit(*parts),
+        cost=cost,
+        coverage=coverage,
+        correctness=correctness,
+    )
+
+
+def _default(problem: Problem, changes: Changes, n: int) -> tuple[Edits, Unit]:
+    """Return the change that helps most rows, for those that no rule matches."""
+    share = changes.tried.flips.double().mean(1)
+    best = int(share.argmax())
+    flips = changes.tried.flips[best]
+    cost = float(changes.tried.cost[best][flips].mean()) if bool(flips.any()) else float("nan")
+    unit = _word(
+        problem, changes.edits, best, (), n,
+        cost=cost, coverage=1.0, correctness=float(share[best]),
+    )  # fmt: skip
+    return changes.edits.select([best]), unit
+
+
+def _joined(a: Edits, b: Edits) -> Edits:
+    names = ("shift", "fixed", "value")
+    return Edits(**{n: torch.cat([getattr(a, n), getattr(b, n)]) for n in names})

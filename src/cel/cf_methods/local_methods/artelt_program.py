@@ -1,0 +1,150 @@
+"""From rows and mixture components to convex programs, and from their solutions to answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import Query
+from cel.search.admm import Programs
+from cel.search.ellipsoid import Ellipsoids
+
+__all__ = ["Setting", "best_per_row", "finish", "make_programs", "rivals"]
+
+_PULLS = 16  # points tried on the way to the centre of a component
+_SLACK = 1e-4  # relative, for the rounding of answers to single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all programs of one query share.
+
+    Attributes:
+        query: rows, targets, region and model.
+        home: (n, d) the rows with the categories they will have.
+        columns: (q,) numeric columns, the only ones that move.
+        bank: components of all classes that are dense enough somewhere.
+        label: (m,) class of each component.
+        weight: (q,) L1 weights.
+        norm: "l1" or "l2".
+        margin: how far inside the target class an answer is.
+    """
+
+    query: Query
+    home: Tensor
+    columns: Tensor
+    bank: Ellipsoids
+    label: Tensor
+    weight: Tensor
+    norm: Literal["l1", "l2"]
+    margin: float
+
+    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (row numbers, components) of all programs, sorted by component."""
+        match = self.query.target[rows][None, :] == self.label[:, None]
+        which, local = match.nonzero(as_tuple=True)
+        return rows[local], which
+
+    def numbers(self, x: Tensor) -> Tensor:
+        """Return the moving columns (n, q) in float64."""
+        return x[:, self.columns].to(torch.float64)
+
+    def rows_with(self, numbers: Tensor, rows: Tensor) -> Tensor:
+        """Return full rows (a, d) with the given numbers (a, q)."""
+        full = self.home[rows].clone()
+        full[:, self.columns] = numbers.to(full.dtype)
+        return full
+
+    def theta(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the cost (a,) of full rows."""
+        delta = self.numbers(x) - self.numbers(self.query.x[rows])
+        if self.norm == "l1":
+            return (self.weight * delta.abs()).sum(-1)
+        return delta.square().sum(-1) / 2
+
+    def inside(self, x: Tensor, which: Tensor) -> Tensor:
+        """Tell whether full rows (a, d) lie in their ellipsoids."""
+        distance = self.bank.own_mahalanobis(self.numbers(x), which)
+        return distance <= self.bank.radius[which] * (1 + _SLACK) + 1e-9
+
+
+def rivals(target: Tensor, classes: int) -> Tensor:
+    """Return (n, K - 1) the other classes.
+
+    >>> rivals(torch.tensor([0, 2]), 3)
+    tensor([[1, 2],
+            [0, 1]])
+    """
+    other = torch.arange(classes - 1, device=target.device)
+    return other + (other >= target[:, None]).long()
+
+
+def make_programs(
+    setting: Setting, rows: Tensor, which: Tensor, normals: Tensor, offsets: Tensor
+) -> Programs:
+    """Join class half-spaces `normal . numbers <= offset`, box and relations between numbers."""
+    region = setting.query.region
+    relations = setting.numbers(region.layout.relations)
+    if len(relations):
+        present = setting.numbers(setting.query.x[rows]) @ relations.T
+        bound = torch.maximum(region.layout.bounds.to(torch.float64), present)
+        normals = torch.cat([normals, relations.expand(len(rows), -1, -1)], 1)
+        offsets = torch.cat([offsets, bound], 1)
+    return Programs(
+        origin=setting.numbers(setting.query.x[rows]),
+        weight=setting.weight,
+        normals=normals,
+        offsets=offsets,
+        lower=setting.numbers(region.lower[rows]),
+        upper=setting.numbers(region.upper[rows]),
+        which=which,
+        ellipsoids=setting.bank,
+        norm=setting.norm,
+    )
+
+
+@torch.no_grad()
+def finish(
+    setting: Setting, numbers: Tensor, rows: Tensor, which: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Turn solutions (p, q) into answers (p, d) and costs (p,), infinite where there is none.
+
+    A solution that rounding to single precision, whole numbers or relations throws out is pulled
+    towards the centre of its component. If no point on the way is both valid and dense enough,
+    the first valid one is taken: a grid need not meet a small ellipsoid.
+    """
+    query = setting.query
+    centre = setting.bank.mean[which]
+    answer = torch.full_like(query.x[rows], torch.nan)
+    second = answer.clone()
+    todo = torch.arange(len(rows), device=rows.device)
+    for pull in range(_PULLS + 1):
+        share = pull / _PULLS
+        point = numbers[todo] + share * (centre[todo] - numbers[todo])
+        seen, ok = query.accept(setting.rows_with(point, rows[todo]), rows[todo])
+        dense = ok & setting.inside(seen, which[todo])
+        answer[todo[dense]] = seen[dense]
+        first = ok & second[todo, 0].isnan()
+        second[todo[first]] = seen[first]
+        todo = todo[~dense]
+        if not len(todo) or query.budget.expired:
+            break
+    answer = torch.where(answer.isnan(), second, answer)
+    cost = setting.theta(answer, rows)
+    return answer, torch.nan_to_num(cost, nan=torch.inf)
+
+
+def best_per_row(answer: Tensor, cost: Tensor, rows: Tensor, n: int) -> Tensor:
+    """Return (n, d) the cheapest answer of each row, NaN where there is none."""
+    least = torch.full((n,), torch.inf, dtype=cost.dtype, device=cost.device)
+    least = least.scatter_reduce(0, rows, cost, "amin")
+    wins = ((cost == least[rows]) & cost.isfinite()).nonzero()[:, 0]
+    first = torch.full((n,), len(cost), device=cost.device)
+    first = first.scatter_reduce(0, rows[wins], wins, "amin")
+    out = torch.full((n, answer.shape[1]), torch.nan, dtype=answer.dtype, device=answer.device)
+    has = first < len(cost)
+    out[has] = answer[first[has]]
+    return out

@@ -1,0 +1,129 @@
+"""What a row wants from its outputs, as one number with a potential."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import MARGIN, Query
+from cel.cf_methods.view import ModelView
+from cel.protocols import Task
+
+__all__ = ["Goal", "expected_gain", "outputs_of", "potential"]
+
+_TIE = 1e-3  # slope where the potential is flat
+_FLOOR = -10.0  # scores are modelled relative to the best one, no lower than this
+_NODES, _WEIGHTS = (torch.as_tensor(v) for v in np.polynomial.hermite.hermgauss(32))
+
+
+def potential(z: Tensor) -> Tensor:
+    """Return `z^2 exp(-z^2)` for z >= 0, with its peak 1/e at z = 1, and a slight slope below 0.
+
+    >>> round(float(potential(torch.tensor(1.0))) * math.e, 6)
+    1.0
+    """
+    up = z.clamp(min=0).square()
+    return up * torch.exp(-up) + _TIE * z.clamp(max=0)
+
+
+def expected_gain(mean: Tensor, sd: Tensor, level: Tensor) -> Tensor:
+    """Return `E max(potential(Z) - level, 0)` for Z ~ N(mean, sd^2), by Gauss-Hermite nodes."""
+    z = mean[..., None] + math.sqrt(2) * sd[..., None] * _NODES.to(mean)
+    gain = (potential(z) - level[..., None]).clamp(min=0)
+    return (gain * _WEIGHTS.to(mean)).sum(-1) / math.sqrt(math.pi)
+
+
+def outputs_of(model: ModelView, x: Tensor) -> Tensor:
+    """Return what is modelled of a model at (c, d): values, or scores that are not too small."""
+    scores = model.scores(x).to(torch.float64)
+    if model.task is Task.REGRESSION:
+        return scores
+    return (scores - scores.amax(1, keepdim=True)).clamp(min=_FLOOR)
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """How far outputs are on the way from where a row is (0) to where it should be (1).
+
+    One output: `(f - f0) / (y* - f0)`. Several: one minus the largest |f_m - y*_m| over the
+    largest distance to go. Classes: the same ratio of margins, the wanted one being `margin`.
+
+    Attributes:
+        model: turns scores into margins.
+        start: (n, m) outputs of the rows.
+        target: (n,) classes or (n, m) values.
+        reach: (n,) distance to go.
+        eps: largest |f - y*| that counts as reached.
+        margin: margin to aim at between classes.
+    """
+
+    model: ModelView
+    start: Tensor
+    target: Tensor
+    reach: Tensor
+    eps: float
+    margin: float
+
+    @classmethod
+    def of(cls, query: Query, eps: float, margin: float) -> Goal:
+        """Read the goals of the rows of a query."""
+        start = outputs_of(query.model, query.x)
+        target = query.target
+        if query.model.task is Task.REGRESSION:
+            target = target.to(torch.float64)
+            reach = (target - start).abs().amax(1)
+        else:
+            reach = margin - query.model.margin_of(start, target)
+        return cls(query.model, start, target, reach.clamp(min=1e-6), eps, margin)
+
+    def select(self, rows: Tensor) -> Goal:
+        """Return the goals of some rows."""
+        names = ("start", "target", "reach")
+        return replace(self, **{n: getattr(self, n)[rows] for n in names})
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Evaluate the model at (c, d), in float64."""
+        return outputs_of(self.model, x)
+
+    def progress(self, mean: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation (a, c) of the progress of outputs (a, c, m)."""
+        reach = self.reach[:, None]
+        if self.model.task is Task.REGRESSION and mean.shape[-1] == 1:
+            way = (self.target - self.start)[:, None, :]
+            way = torch.where(way.abs() > 1e-6, way, torch.full_like(way, 1e-6))
+            return ((mean - self.start[:, None, :]) / way)[..., 0], sd[..., 0] / reach
+        if self.model.task is Task.REGRESSION:
+            error, worst = (mean - self.target[:, None, :]).abs().max(-1)
+            return 1 - error / reach, sd.gather(-1, worst[..., None])[..., 0] / reach
+        wanted = self.target[:, None, None].expand(*mean.shape[:2], 1)
+        rest, best = mean.scatter(2, wanted, -torch.inf).max(-1)
+        margin = mean.gather(2, wanted)[..., 0] - rest
+        both = sd.gather(2, wanted).square() + sd.gather(2, best[..., None]).square()
+        return 1 + (margin - self.margin) / reach, both[..., 0].sqrt() / reach
+
+    def chance(self, mean: Tensor, sd: Tensor) -> Tensor:
+        """Return the probability (a, c) that progress N(mean, sd^2) is enough and not too much.
+
+        Doubt is kept above a quarter of the tolerance, so that the probability has a slope.
+        """
+        slack = (self.eps if self.model.task is Task.REGRESSION else self.margin) / self.reach
+        slack = slack[:, None]
+        sd = torch.maximum(sd, slack / 4)
+        enough = torch.special.ndtr((mean - 1 + slack) / sd)
+        if self.model.task is Task.REGRESSION and self.start.shape[1] == 1:
+            return enough - torch.special.ndtr((mean - 1 - slack) / sd)
+        return enough
+
+    def error(self, outputs: Tensor) -> Tensor:
+        """Return how much (a, c) outputs (a, c, m) miss the goal by; at most eps is a hit."""
+        if self.model.task is Task.REGRESSION:
+            return (outputs - self.target[:, None, :]).abs().amax(-1)
+        flat = outputs.flatten(0, 1)
+        margin = self.model.margin_of(flat, self.target.repeat_interleave(outputs.shape[1]))
+        return torch.relu(2 * MARGIN - margin).reshape(outputs.shape[:2]) + self.eps * (
+            margin.reshape(outputs.shape[:2]) < 2 * MARGIN
+        )

@@ -1,0 +1,156 @@
+"""One Gaussian process for all rows: shared kernel, shared data, local conditioning."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cel.errors import MissingDependencyError
+from cel.space import FeatureSpace
+
+__all__ = ["Process", "spread_out"]
+
+NOISE = 1e-5  # of the variance of the outputs; models are noiseless
+_FIT_ITERATIONS = 60
+
+
+def spread_out(x: Tensor, size: int) -> Tensor:
+    """Return positions of `size` rows that cover `x` (n, d): farthest point first (k-centre).
+
+    >>> spread_out(torch.tensor([[0.0], [0.1], [1.0]]), 2)
+    tensor([0, 2])
+    """
+    if len(x) <= size:
+        return torch.arange(len(x), device=x.device)
+    chosen = [0]
+    distance = (x - x[0]).norm(dim=1)
+    while len(chosen) < size:
+        farthest = int(distance.argmax())
+        chosen.append(farthest)
+        distance = torch.minimum(distance, (x - x[farthest]).norm(dim=1))
+    return torch.tensor(chosen, device=x.device)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Process:
+    """A Gaussian process with a Matern 5/2 kernel over rows, one mean per output, float64.
+
+    The outputs share the kernel, hence the posterior variance up to their scale, and one Cholesky
+    factor serves them all.
+
+    Attributes:
+        x: (n, d) rows evaluated so far.
+        y: (n, m) outputs.
+        length: (d,) length scales.
+        variance: prior variance of the standardised outputs.
+        centre: (m,) and
+        scale: (m,), the standardisation of the outputs.
+    """
+
+    x: Tensor
+    y: Tensor
+    length: Tensor
+    variance: float
+    centre: Tensor
+    scale: Tensor
+
+    @classmethod
+    def fit(cls, x: Tensor, y: Tensor, space: FeatureSpace, *, fit_rows: int) -> Process:
+        """Learn the kernel by maximum likelihood from `fit_rows` rows, spread out over `x`."""
+        x, y = x.to(torch.float64), y.to(torch.float64)
+        spread = y.std(0, unbiased=False)
+        scale = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
+        centre = y.mean(0)
+        some = spread_out(x, fit_rows)
+        target = (y[some] - centre) / scale
+        if y.shape[1] > 1:  # the main direction of the outputs stands for all of them
+            target = target @ torch.linalg.eigh(target.T @ target)[1][:, -1:]
+            target = target / target.std(unbiased=False).clamp(min=1e-9)
+        width = torch.as_tensor(space.vector("upper") - space.vector("lower")).to(x)
+        width = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
+        length, variance = _kernel(x[some] / width, target)
+        return cls(x=x, y=y, length=length * width, variance=variance, centre=centre, scale=scale)
+
+    def extended(self, x: Tensor, y: Tensor, limit: int) -> Process:
+        """Return the process with more data; the oldest go when there are too many."""
+        every = torch.cat([self.x, x.to(self.x)]), torch.cat([self.y, y.to(self.y)])
+        return replace(self, x=every[0][-limit:], y=every[1][-limit:])
+
+    def near(self, x: Tensor, k: int) -> Tensor:
+        """Return positions (a, k) of the k data that say most about points (a, d)."""
+        a, b = x.to(self.x) / self.length, self.x / self.length
+        return torch.cdist(a, b).topk(min(k, len(b)), dim=1, largest=False).indices
+
+    def condition(self, near: Tensor) -> Posterior:
+        """Condition on the data (a, k) of each of a rows."""
+        x = self.x[near] / self.length  # (a, k, d)
+        y = (self.y[near] - self.centre) / self.scale
+        gram = self._matern(x, x)
+        gram = gram + NOISE * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        factor = torch.linalg.cholesky(gram)
+        return Posterior(self, x, factor, torch.cholesky_solve(y, factor))
+
+    def _matern(self, a: Tensor, b: Tensor) -> Tensor:
+        square = (
+            a.square().sum(-1, keepdim=True)
+            + b.square().sum(-1)[..., None, :]
+            - 2 * a @ b.transpose(-1, -2)
+        )
+        r = (5 * square).clamp(min=1e-12).sqrt()
+        return self.variance * (1 + r + r.square() / 3) * torch.exp(-r)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The process of each of a rows, conditioned on that row's data."""
+
+    process: Process
+    x: Tensor  # (a, k, d) scaled data
+    factor: Tensor  # (a, k, k)
+    weights: Tensor  # (a, k, m)
+
+    def __call__(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (means (a, c, m), standard deviations (a, c, m)) at points (a, c, d)."""
+        p = self.process
+        cross = p._matern(points.to(p.x) / p.length, self.x)  # (a, c, k)
+        half = torch.linalg.solve_triangular(self.factor, cross.transpose(-1, -2), upper=False)
+        variance = (p.variance - half.square().sum(-2)).clamp(min=1e-12)
+        mean = p.centre + (cross @ self.weights) * p.scale
+        return mean, variance.sqrt()[..., None] * p.scale
+
+    def select(self, rows: Tensor) -> Posterior:
+        """Return the posterior of some rows."""
+        return Posterior(self.process, self.x[rows], self.factor[rows], self.weights[rows])
+
+
+def _kernel(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
+    """Return (length scales (d,), variance) that maximise the marginal likelihood."""
+    if importlib.util.find_spec("botorch") is None:
+        raise MissingDependencyError("botorch", "bayes")
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from gpytorch.kernels import MaternKernel, ScaleKernel
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+    from gpytorch.priors import LogNormalPrior
+
+    d = x.shape[1]
+    if len(x) < 3 or float(y.abs().max()) < 1e-9:
+        return torch.full((d,), 0.5 * d**0.5, dtype=x.dtype, device=x.device), 1.0
+    prior = LogNormalPrior(0.5 * torch.tensor(float(d)).log().item(), 1.0)
+    start = torch.full((1, d), 0.5 * d**0.5, dtype=x.dtype)
+    matern = MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_prior=prior)
+    kernel = ScaleKernel(matern).to(x)
+    kernel.base_kernel.lengthscale = start.to(x)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.enable_grad():
+        warnings.simplefilter("ignore")  # a fit cut short is a usable kernel
+        model = SingleTaskGP(
+            x, y, torch.full_like(y, NOISE), covar_module=kernel, outcome_transform=None
+        )
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": _FIT_ITERATIONS}})
+    length: Tensor = kernel.base_kernel.lengthscale.detach()[0]
+    return length, float(kernel.outputscale.detach())

@@ -1,0 +1,239 @@
+"""Bayesian optimisation for all rows side by side, over one shared process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.local_methods.cearm_goal import Goal, expected_gain, potential
+from cel.cf_methods.local_methods.cearm_gp import Posterior, Process
+from cel.cf_methods.query import Query
+from cel.search import Adam, RowStreams, row_gradient
+
+__all__ = ["Incumbents", "SearchSettings", "optimise"]
+
+_CHUNK = 256  # rows whose local processes are held in memory together
+_DRAWS = 16  # draws of a stream used by one round
+_SCALES = (0.02, 0.05, 0.15, 0.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """Limits of the search; see `CEARM`."""
+
+    rho: float
+    rounds: int
+    batch: int
+    candidates: int
+    ascent: int
+    neighbours: int
+    patience: int
+    max_data: int
+
+
+@dataclass(eq=False)
+class Incumbents:
+    """The best points of each row so far.
+
+    Attributes:
+        x: (n, d) point of highest utility, at first the row itself.
+        utility: (n,) potential times exp(-rho distance).
+        answer: (n, d) nearest point that reached the goal, NaN for none.
+        distance: (n,) its distance.
+        closest: (n, d) point of smallest error.
+        error: (n,) its error.
+        stale: (n,) rounds since the answer last improved.
+    """
+
+    x: Tensor
+    utility: Tensor
+    answer: Tensor
+    distance: Tensor
+    closest: Tensor
+    error: Tensor
+    stale: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Incumbents:
+        """Start at the rows themselves."""
+        zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        none = torch.full_like(x, torch.nan)
+        far = torch.full_like(zero, torch.inf)
+        return cls(x.clone(), zero, none, far, none.clone(), far.clone(), zero.clone())
+
+    def centre(self, rows: Tensor) -> Tensor:
+        """Return where to search on: around the answer, or the point of highest utility."""
+        return torch.where(self.answer[rows].isnan(), self.x[rows], self.answer[rows])
+
+    def update(
+        self, rows: Tensor, x: Tensor, utility: Tensor, error: Tensor, distance: Tensor, eps: float
+    ) -> None:
+        """Take in points (a, b, d) with their utility, error and distance (a, b)."""
+        here = torch.arange(len(rows), device=rows.device)
+        value, index = utility.max(1)
+        better = value > self.utility[rows]
+        self.x[rows[better]] = x[here, index][better]
+        self.utility[rows[better]] = value[better]
+        value, index = error.min(1)
+        better = value < self.error[rows]
+        self.closest[rows[better]] = x[here, index][better]
+        self.error[rows[better]] = value[better]
+        value, index = distance.masked_fill(error > eps, torch.inf).min(1)
+        better = value < self.distance[rows]
+        enough = value < 0.99 * self.distance[rows]
+        self.answer[rows[better]] = x[here, index][better]
+        self.distance[rows[better]] = value[better]
+        self.stale[rows] = torch.where(
+            enough, torch.zeros_like(value), self.stale[rows] + self.distance[rows].isfinite()
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    query: Query
+    goal: Goal
+    settings: SearchSettings
+    unit: Tensor  # (d,) what a change of one means in each column
+    best: Incumbents
+
+    def distance(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return Euclidean distances (a, c) of points (a, c, d) to their rows, in ranges."""
+        delta = (
+            x.to(torch.float64) - self.query.x[rows].to(torch.float64)[:, None, :]
+        ) / self.unit
+        return delta.square().sum(-1).clamp(min=1e-18).sqrt()
+
+    def nearness(self, distance: Tensor) -> Tensor:
+        """Return the factor by which distance lowers the utility."""
+        return torch.exp(-self.settings.rho * distance)
+
+    def gain(self, posterior: Posterior, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the expected improvement (a, c) at points (a, c, d).
+
+        Of the utility, until a row has an answer; then of the distance, times the probability
+        that the point is an answer. With rho = 0 distance never counts.
+        """
+        goal = self.goal.select(rows)
+        mean, sd = goal.progress(*posterior(x))
+        distance = self.distance(x, rows)
+        near = self.nearness(distance)
+        gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
+        if self.settings.rho == 0:
+            return gain
+        known = self.best.distance[rows][:, None]
+        closer = (known - distance).clamp(min=0) * goal.chance(mean, sd)
+        return torch.where(known.isfinite(), closer, gain)
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Ask the model about points (a, b, d); return all points and outputs, flat."""
+        flat = x.flatten(0, 1)
+        outputs = self.goal.outputs(flat)
+        y = outputs.reshape(*x.shape[:2], -1)
+        goal = self.goal.select(rows)
+        progress, _ = goal.progress(y, torch.zeros_like(y))
+        distance = self.distance(x, rows)
+        utility = potential(progress) * self.nearness(distance)
+        self.best.update(rows, x, utility, goal.error(y), distance, goal.eps)
+        return flat, outputs
+
+    def from_data(self, process: Process, rows: Tensor) -> Tensor:
+        """Return the known points (a, b, d) of highest utility, as far as each row can go."""
+        goal = self.goal.select(rows)
+        y = process.y[None].expand(len(rows), -1, -1)
+        progress, _ = goal.progress(y, torch.zeros_like(y))
+        a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
+        value = potential(progress) * self.nearness(torch.cdist(a, b))
+        top = value.topk(min(self.settings.batch, len(process.x)), dim=1).indices
+        return self.snapped(process.x[top].to(self.query.x), rows)
+
+    def snapped(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return points (a, b, d) as they can be had."""
+        source = rows.repeat_interleave(x.shape[1])
+        out: Tensor = self.query.region.select(source).snap(x.flatten(0, 1))
+        return out.reshape(x.shape)
+
+    def propose(self, process: Process, rows: Tensor, number: int) -> Tensor:
+        """Return `batch` points (a, b, d) per row that promise most."""
+        near = process.near(self.best.centre(rows), self.settings.neighbours)
+        posterior = process.condition(near)
+        pool = self.snapped(self._pool(rows, number), rows)
+        value = self.gain(posterior, pool, rows)
+        top = value.topk(self.settings.batch, dim=1).indices
+        x = pool.gather(1, top[..., None].expand(-1, -1, pool.shape[-1]))
+        climbed = self.snapped(self._climb(posterior, x, rows), rows)
+        better = self.gain(posterior, climbed, rows) >= value.gather(1, top)
+        return torch.where(better[..., None], climbed, x)
+
+    def _pool(self, rows: Tensor, number: int) -> Tensor:
+        """Draw candidates: anywhere, around row and incumbent, and on the way between them."""
+        region, d = self.query.region, self.query.x.shape[1]
+        stream = RowStreams(self.query.rng.keys[rows], self.query.rng.draw + _DRAWS * number)
+        count = max(1, self.settings.candidates // 4)
+        low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
+        home, best = self.query.x[rows][:, None, :], self.best.centre(rows)[:, None, :]
+        anywhere = low + stream.uniform(count, d) * (high - low)
+        way = home + stream.uniform(count, 1) * 1.3 * (best - home)
+        around = []
+        for centre in (home, best):
+            which = stream.integers(len(_SCALES), count)
+            scale = torch.tensor(_SCALES, device=rows.device)[which][..., None]
+            share = stream.uniform(count, 1).clamp(min=1.5 / d)
+            owner = region.layout.owner
+            moves = stream.uniform(count, len(region.space))[..., owner] < share
+            step = scale * self.unit.to(home.dtype) * stream.normal(count, d)
+            around.append(torch.where(moves, centre + step, centre))
+        return torch.cat([anywhere, way, *around], 1)
+
+    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor) -> Tensor:
+        """Raise the expected gain of points (a, b, d) by gradient steps in their numbers."""
+        numeric, shape = self.query.region.layout.numeric, x.shape
+        source = rows.repeat_interleave(shape[1])
+        stepper = Adam(lr=0.02)
+        flat = x.flatten(1)
+        state = stepper.start(flat)
+
+        def loss(points: Tensor, _: Tensor) -> Tensor:
+            return -self.gain(posterior, points.reshape(shape), rows).sum(1)
+
+        for _ in range(self.settings.ascent):
+            _, slope = row_gradient(loss, flat, rows)
+            slope = torch.where(numeric, slope.reshape(shape), 0.0).flatten(1)
+            flat = stepper.step(state, flat, slope, rows)
+            flat = self.query.project(flat.reshape(-1, shape[2]), source).reshape(shape[0], -1)
+        return flat.reshape(shape)
+
+
+@torch.no_grad()
+def optimise(
+    query: Query, goal: Goal, process: Process, settings: SearchSettings
+) -> tuple[Incumbents, Process, Tensor]:
+    """Return (incumbents, the process with all that was learned, rounds used by each row).
+
+    A round proposes points for every active row, asks the model about all of them together, and
+    gives the answers to the one process. A row ends when it has an answer and `patience` rounds
+    brought none that is nearer by a hundredth.
+    """
+    lay = query.region.layout
+    width = torch.where(lay.numeric, lay.upper - lay.lower, torch.full_like(lay.upper, 2.0**0.5))
+    unit = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
+    search = _Search(query, goal, settings, unit.to(torch.float64), Incumbents.of(query.x))
+    used = torch.zeros(len(query), dtype=torch.long, device=query.x.device)
+    rows = (~query.region.fixed.all(1)).nonzero()[:, 0]
+    for number in range(settings.rounds + 1):
+        if not len(rows) or query.budget.expired:
+            break
+        new = []
+        for part in torch.split(rows, _CHUNK):
+            if number == 0:
+                points = search.from_data(process, part)
+            else:
+                points = search.propose(process, part, number)
+            new.append(search.evaluate(points, part))
+        process = process.extended(
+            *(torch.cat(t) for t in zip(*new, strict=True)), settings.max_data
+        )
+        used[rows] = number
+        rows = rows[search.best.stale[rows] < settings.patience]
+    return search.best, process, used
