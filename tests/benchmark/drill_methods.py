@@ -1,4 +1,7 @@
-"""Methods for drills: a quick honest one and several that misbehave."""
+"""Methods for drills: a quick honest one and several that misbehave.
+
+They have no `name`, so that they are reached as `drill_methods:Class` only.
+"""
 
 import os
 import signal
@@ -12,7 +15,6 @@ from cel.cf_methods import BaseCounterfactualMethod, LocalMixin
 class Shells(LocalMixin, BaseCounterfactualMethod):
     """Random points in growing boxes; quick and independent of batch-mates."""
 
-    name = "drill_shells"
     delay = 0.0
 
     def _explain(self, query):
@@ -29,35 +31,26 @@ class Shells(LocalMixin, BaseCounterfactualMethod):
 
 
 class SlowShells(Shells):
-    name = "drill_slow"
     delay = 0.3
 
 
 class Raises(Shells):
-    name = "drill_raises"
-
     def _explain(self, query):
         raise RuntimeError("this method is broken on purpose")
 
 
 class Hangs(Shells):
-    name = "drill_hangs"
-
     def _explain(self, query):
         while True:
             time.sleep(0.1)
 
 
 class WrongShape(Shells):
-    name = "drill_shape"
-
     def _explain(self, query):
         return query.x[:, :1]
 
 
 class EatsMemory(Shells):
-    name = "drill_memory"
-
     def _explain(self, query):
         hoard = []
         while True:
@@ -66,7 +59,5 @@ class EatsMemory(Shells):
 
 
 class Dies(Shells):
-    name = "drill_dies"
-
     def _explain(self, query):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -13,12 +13,16 @@ def _entry(store, key="k", text="hello"):
         (folder / "data.txt").write_text(text)
 
 
+def _interrupted(store):
+    with store.writing("score", "k", {}) as folder:
+        (folder / "data.txt").write_text("half")
+        raise RuntimeError("disk full")
+
+
 def test_an_entry_is_complete_or_absent(tmp_path):
     store = Store(tmp_path / "s")
     with pytest.raises(RuntimeError, match="disk"):
-        with store.writing("score", "k", {}) as folder:
-            (folder / "data.txt").write_text("half")
-            raise RuntimeError("disk full")
+        _interrupted(store)
     assert not store.has("score", "k")
     assert list((tmp_path / "s" / "tmp").iterdir()) == []
     _entry(store)

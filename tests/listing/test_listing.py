@@ -2,7 +2,7 @@
 
 import textwrap
 
-LISTING = '''
+LISTING = """
 from cel.datasets import FileDataset
 from cel.models.classifiers import MLPClassifier
 from cel.cf_methods.local_methods import PPCEF
@@ -22,7 +22,7 @@ result = method.explain_dataloader(dataset.test_dataloader())
 # 4. Standardized Evaluation
 metrics = MetricsOrchestrator(conf_path="default.yaml")
 scores = metrics.compute(result)
-'''
+"""
 
 
 def test_the_listing_runs(tmp_path, monkeypatch):

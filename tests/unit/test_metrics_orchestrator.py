@@ -476,6 +476,24 @@ def test_models_that_cannot_be_cloned_or_opened(result):
     assert "no weights to change" in scores.reasons["delta_validity"]
 
 
+@pytest.mark.parametrize("suite", packaged_suites())
+def test_every_suite_runs_for_both_tasks(suite, result):
+    scores = MetricsOrchestrator(suite).compute(result, method=ExampleMethod(result.context.model))
+    assert scores["success"] == pytest.approx(1 / 3)
+    numbers = MetricsOrchestrator(suite).compute(regression_example())
+    assert all(numbers.reasons[n] for n, value in numbers.items() if math.isnan(value))
+
+
+def test_a_model_without_probabilities_is_a_reason(result):
+    class Curt:
+        def predict(self, X):
+            return result.context.model.predict(X)
+
+    scores = judge("validity", "success").compute(result, replace(result.context, model=Curt()))
+    assert scores.reasons["validity"] == "Curt has no predict_proba"
+    assert scores["success"] == pytest.approx(1 / 3)
+
+
 def test_without_any_context(result):
     scores = MetricsOrchestrator().compute(replace(result, context=None))
     assert scores["validity"] == pytest.approx(4 / 7)  # from the stored predictions

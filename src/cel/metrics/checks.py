@@ -23,8 +23,7 @@ def check(ev: Evaluation) -> None:
     _check_values(ev)
     _check_one_hot(ev)
     _check_reference_rows(ev)
-    if ev.context.model is not None:
-        _check_predictions(ev)
+    _check_predictions(ev)
 
 
 def _check_status(ev: Evaluation) -> None:
@@ -86,6 +85,9 @@ def _check_reference_rows(ev: Evaluation) -> None:
 
 def _check_predictions(ev: Evaluation) -> None:
     """The stored predictions are the model's: otherwise rows or models were mixed up."""
+    needed = "predict" if ev.task is Task.REGRESSION else "predict_proba"
+    if not hasattr(ev.context.model, needed):
+        return
     r = ev.result
     usable = np.flatnonzero(np.isfinite(r.x_origs).all(1))
     have = np.flatnonzero(r.has_candidate)

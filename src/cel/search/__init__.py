@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cel.search.boundary import bisect_to_boundary
 from cel.search.budget import Budget
-from cel.search.closed_forms import Nearest, nearest_elastic, nearest_l1, nearest_l2
+from cel.search.closed_forms import (
+    Nearest,
+    nearest_elastic,
+    nearest_l1,
+    nearest_l2,
+    nearest_l2_all,
+)
 from cel.search.gradient import Found, gradient_search, row_gradient
 from cel.search.linearised import linearised_search
 from cel.search.neighbours import nearest
@@ -28,6 +34,7 @@ __all__ = [
     "nearest_elastic",
     "nearest_l1",
     "nearest_l2",
+    "nearest_l2_all",
     "revert_features",
     "row_gradient",
     "search_weight",

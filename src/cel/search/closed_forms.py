@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2"]
+__all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2", "nearest_l2_all"]
 
 NEGLIGIBLE = 1e-9  # of a row's largest |w|: moving such a column cannot close a gap
 HALVINGS = 40
@@ -123,6 +123,56 @@ def nearest_l1(
     last = torch.where((share > 0) & (gain > 0), value, torch.full_like(value, torch.inf)).amin(1)
     price = torch.where(last.isfinite(), 1 / last, torch.zeros_like(last))
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
+    return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
+
+
+def nearest_l2_all(
+    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 8
+) -> Nearest:
+    """Minimise `|delta|^2` under several half-spaces at once, `w_c . delta >= gap_c`.
+
+    Every constraint has a price; with the others held, the best price of one is found as for a
+    single half-space, and the prices are swept over until they settle (coordinate ascent on the
+    dual; Hildreth, 1957). Where no offset satisfies all, the answer leans towards each of them.
+
+    Args:
+        w: (n, c, d) normals.
+        gap: (n, c) demands.
+        lower: (n, d) smallest offsets.
+        upper: (n, d) largest offsets.
+        sweeps: rounds over the constraints.
+
+    Returns:
+        offsets; `price` is (n, c).
+    """
+    if w.shape[1] == 1:
+        one = nearest_l2(w[:, 0], gap[:, 0], lower, upper)
+        return Nearest(delta=one.delta, feasible=one.feasible, price=one.price[:, None])
+    kind = w.dtype
+    w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
+    w = torch.stack([_drop_negligible(w[:, c]) for c in range(w.shape[1])], 1)
+    room = torch.maximum(lower.abs(), upper.abs()).nan_to_num(posinf=1e6)
+    price = torch.zeros_like(gap)
+
+    def offset(total: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(total / 2, lower), upper)
+
+    for _ in range(sweeps):
+        before = price.clone()
+        for c in range(w.shape[1]):
+            v = w[:, c]
+            rest = (price[:, :, None] * w).sum(1) - price[:, c, None] * v
+            full = torch.where(v != 0, (2 * room + rest.abs()) / v.abs().clamp(min=1e-300), 0.0)
+            price[:, c] = _smallest_price(
+                lambda m, v=v, rest=rest: (v * offset(m[:, None] * v + rest)).sum(1),  # type: ignore[misc]
+                gap[:, c],
+                full.amax(1),
+            )
+        if bool(((price - before).abs() <= 1e-4 * before.abs() + 1e-9).all()):
+            break
+    delta = offset((price[:, :, None] * w).sum(1))
+    reached = torch.einsum("ncd,nd->nc", w, delta)
+    feasible = (reached >= gap - 1e-3 * (1 + gap.abs())).all(1)
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
 
 

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from cel.search.budget import Budget
-from cel.search.closed_forms import Nearest, nearest_l2
+from cel.search.closed_forms import Nearest, nearest_l2_all
 from cel.search.gradient import Accept, Found, RowFunction
 
 __all__ = ["linearised_search"]
 
 Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(points (a, d), row numbers (a,)) -> (surplus (a,), its gradient (a, d)); want: surplus >= 0."""
+"""(points (a, d), row numbers (a,)) -> (surplus (a, c), gradients (a, c, d)); want: all >= 0."""
 Solve = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Nearest]
-"""(w (a, d), gap (a,), lower (a, d), upper (a, d), row numbers (a,)) -> offsets from centre."""
+"""(w (a, c, d), gap (a, c), lower, upper (a, d), row numbers (a,)) -> offsets, prices (a, c)."""
 
 NEAR = 1e-3  # points whose surplus is at least minus this are worth an acceptance test
 SMALLEST_RADIUS = 1e-4
@@ -37,10 +37,10 @@ class _State:
 
     rows: Tensor  # (a,)
     x: Tensor  # (a, d)
-    surplus: Tensor  # (a,)
-    slope: Tensor  # (a, d)
+    surplus: Tensor  # (a, c)
+    slope: Tensor  # (a, c, d)
     radius: Tensor  # (a,)
-    penalty: Tensor  # (a,) price of a missing unit of surplus in the merit
+    penalty: Tensor  # (a, c) price of a missing unit of surplus in the merit
     live: Tensor  # (a,) bool; ended rows may stay in the batch but move no more
 
     def select(self, keep: Tensor) -> _State:
@@ -63,11 +63,11 @@ def linearised_search(
     radius: float = 1.0,
     budget: Budget | None = None,
 ) -> Found:
-    """Minimise a cost around `center` (n, d) subject to `surplus >= 0`, from `start` (n, d).
+    """Minimise a cost around `center` (n, d) subject to c surpluses >= 0, from `start` (n, d).
 
     Args:
-        linearise: surplus and its gradient.
-        solve: the cheapest offset for a linear surplus inside a box.
+        linearise: surpluses and their gradients.
+        solve: the cheapest offset from the centre for linear surpluses inside a box.
         center: (n, d) where the cost is least.
         start: (n, d) first points.
         lower: (n, d) smallest values.
@@ -75,7 +75,8 @@ def linearised_search(
         width: (d,) units of the trust region.
         accept: acceptance test on the point as it will be returned.
         cost: cost of a point, used for the merit and to compare accepted points.
-        grid: (d,) grid widths, 0 for none; points rounded the helpful way are tested as well.
+        grid: (d,) grid widths, 0 for none; points rounded the way that helps the first surplus
+            are tested as well.
         steps: model linearisations per row.
         radius: first radius of the trust region, in widths.
         budget: ends the search early.
@@ -112,7 +113,7 @@ def _begin(linearise: Linearise, start: Tensor, radius: float) -> _State:
         x=start,
         surplus=surplus,
         slope=slope,
-        radius=torch.full_like(surplus, radius),
+        radius=torch.full_like(surplus[:, 0], radius),
         penalty=torch.zeros_like(surplus),
         live=torch.ones_like(rows, dtype=torch.bool),
     )
@@ -123,7 +124,7 @@ def _propose(
 ) -> tuple[Tensor, Nearest]:
     reach = s.radius[:, None] * width
     low, high = torch.maximum(lower, s.x - reach), torch.minimum(upper, s.x + reach)
-    gap = (s.slope * (s.x - center)).sum(1) - s.surplus
+    gap = (s.slope * (s.x - center)[:, None]).sum(-1) - s.surplus
     plan = solve(s.slope, gap, low - center, high - center, s.rows)
     trial = torch.minimum(torch.maximum(center + plan.delta, lower), upper)
     return torch.where(trial.isfinite(), trial, s.x), plan
@@ -144,23 +145,32 @@ def _judge(
     that a step that closes the gap is worth its cost.
     """
     here, there = cost(s.x, s.rows), cost(trial, s.rows)
-    missing, expected = (-s.surplus).clamp(min=0), s.surplus + (s.slope * (trial - s.x)).sum(1)
+    missing = (-s.surplus).clamp(min=0)
+    expected = s.surplus + (s.slope * (trial - s.x)[:, None]).sum(-1)
     progress = missing - (-expected).clamp(min=0)
-    needed = 2 * (there - here) / progress.clamp(min=1e-12)
-    needed = torch.where(progress > 1e-9, needed, torch.zeros_like(needed))
-    price = torch.where(plan.feasible, 2 * plan.price, torch.zeros_like(needed))
-    s.penalty = torch.maximum(s.penalty, torch.maximum(needed, price))
-    promised = here - there + s.penalty * progress
-    delivered = here - there + s.penalty * (missing - (-surplus).clamp(min=0))
+    s.penalty = _penalty(s.penalty, plan, there - here, progress)
+    promised = here - there + (s.penalty * progress).sum(1)
+    delivered = here - there + (s.penalty * (missing - (-surplus).clamp(min=0))).sum(1)
     ratio = delivered / promised.clamp(min=1e-12)
     better = s.live & (delivered > 0) & (ratio > 1e-3)
     moved = ((trial - s.x).abs() / width).amax(1)
     s.x = torch.where(better[:, None], trial, s.x)
-    s.slope = torch.where(better[:, None], slope, s.slope)
-    s.surplus = torch.where(better, surplus, s.surplus)
+    s.slope = torch.where(better[:, None, None], slope, s.slope)
+    s.surplus = torch.where(better[:, None], surplus, s.surplus)
     grown = torch.where(ratio > 0.75, torch.maximum(s.radius, 2 * moved), s.radius)
     s.radius = torch.where(ratio < 0.25, torch.minimum(s.radius, moved) / 3, grown)
-    return promised / (here + s.penalty * missing).clamp(min=1e-12)
+    return promised / (here + (s.penalty * missing).sum(1)).clamp(min=1e-12)
+
+
+def _penalty(old: Tensor, plan: Nearest, dearer: Tensor, progress: Tensor) -> Tensor:
+    """Raise penalties (a, c) to twice the prices, and so far that the step is worth its cost."""
+    price = torch.where(plan.feasible[:, None], 2 * plan.price, torch.zeros_like(old))
+    raised = torch.maximum(old, price)
+    worth = (raised * progress).sum(1)
+    gained = (progress.clamp(min=0)).sum(1)
+    lacking = (2 * dearer - worth).clamp(min=0) / gained.clamp(min=1e-12)
+    more = torch.where((gained > 1e-9) & ~plan.feasible, lacking, torch.zeros_like(lacking))
+    return raised + more[:, None] * (progress > 0)
 
 
 def _repair(
@@ -185,9 +195,8 @@ def _repair(
             return
         surplus, slope = linearise(x, rows)
         gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
-        room = lower[rows] - x, upper[rows] - x
-        slope = torch.where(x != center[rows], slope, torch.zeros_like(slope))
-        x = x + nearest_l2(slope, gap, *room).delta
+        slope = slope * (x != center[rows])[:, None]
+        x = x + nearest_l2_all(slope, gap, lower[rows] - x, upper[rows] - x).delta
         best.offer(x, rows, accept, cost)
         left = (cost(x, rows) < best.cost[rows] * (1 - 1e-4)).nonzero()[:, 0]
         x, rows = x[left], rows[left]
@@ -205,7 +214,7 @@ def _round(
     """Find how far moved columns must be shifted the helpful way before they are rounded."""
     rows = torch.arange(len(x), device=x.device)
     _, slope = linearise(x, rows)
-    shift = slope.sign() * grid * (x != center)
+    shift = slope[:, 0].sign() * grid * (x != center)
     low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
     for _ in range(ROUNDINGS):
         middle = (low + high) / 2
@@ -226,10 +235,10 @@ def _test(
     grid: Tensor | None,
 ) -> None:
     """Offer the points that are near enough to the wanted side."""
-    near = (s.live & (surplus >= -NEAR)).nonzero()[:, 0]
+    near = (s.live & (surplus >= -NEAR).all(1)).nonzero()[:, 0]
     rows = s.rows[near]
     best.offer(x[near], rows, accept, cost)
     if grid is None or not bool((grid > 0).any()):
         return
-    helpful = slope[near].sign() * grid * 0.499 * (x[near] != center[rows])
+    helpful = slope[near, 0].sign() * grid * 0.499 * (x[near] != center[rows])
     best.offer(x[near] + helpful, rows, accept, cost)

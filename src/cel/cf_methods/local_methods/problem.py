@@ -12,9 +12,11 @@ from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
 from cel.search import (
     Found,
+    Nearest,
     bisect_to_boundary,
     gradient_search,
     linearised_search,
+    nearest_l2_all,
     revert_features,
     row_gradient,
     search_weight,
@@ -36,6 +38,8 @@ class Problem:
         cost: what a point costs.
         margin: (points (a, d), row numbers) -> (a,), differentiable, positive on the wanted side.
         aim: the margin that searches head for.
+        also: further differentiable surpluses that must not be negative; then the cost must be
+            the squared distance.
         accept: the test on the snapped point.
     """
 
@@ -44,6 +48,7 @@ class Problem:
     margin: RowFunction
     accept: Accept
     aim: float = AIM
+    also: tuple[RowFunction, ...] = ()
 
     def on(self, rows: Tensor) -> Problem:
         """Return the problem of some rows; row numbers may repeat."""
@@ -53,6 +58,7 @@ class Problem:
             cost=self.cost.select(rows),
             margin=lambda x, r: self.margin(x, rows[r]),
             accept=lambda x, r: self.accept(x, rows[r]),
+            also=tuple(_renumber(f, rows) for f in self.also),
         )
 
     @property
@@ -66,7 +72,9 @@ class Problem:
         """Whether the margin is linear and every column that may move is continuous."""
         query, lay = self.query, self.query.region.layout
         outputs = 2 if query.model.task is Task.CLASSIFICATION else 1
-        if query.model.linear() is None or query.model.n_outputs != outputs or self.cost.extra:
+        if query.model.linear() is None or query.model.n_outputs != outputs:
+            return False
+        if self.cost.extra is not None or self.also:
             return False
         discrete = ~lay.numeric | (lay.step > 0)
         stuck = query.region.fixed | ~discrete
@@ -98,8 +106,8 @@ class Problem:
         lay = region.layout
         width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
         return linearised_search(
-            lambda x, rows: row_gradient(self.surplus, x, rows),
-            self.cost.nearest,
+            self._linearise,
+            self._nearest,
             center=self.cost.center,
             start=start,
             lower=torch.where(lay.numeric, region.lower, start),
@@ -112,6 +120,16 @@ class Problem:
             radius=radius,
             budget=self.query.budget,
         )
+
+    def _linearise(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [row_gradient(f, x, rows) for f in (self.surplus, *self.also)]
+        return torch.stack([v for v, _ in parts], 1), torch.stack([g for _, g in parts], 1)
+
+    def _nearest(self, w: Tensor, gap: Tensor, low: Tensor, high: Tensor, rows: Tensor) -> Nearest:
+        if self.also:
+            return nearest_l2_all(w, gap, low, high)
+        best = self.cost.nearest(w[:, 0], gap[:, 0], low, high, rows)
+        return replace(best, price=best.price[:, None])
 
     def descend(
         self,
@@ -198,6 +216,10 @@ class Problem:
         answer.offer(x, part.query.rows(), part.accept, part.cost.value)
         found.put_better(todo[best // count], answer)
         return found
+
+
+def _renumber(f: RowFunction, rows: Tensor) -> RowFunction:
+    return lambda x, r: f(x, rows[r])
 
 
 def class_margin(query: Query) -> RowFunction:

@@ -1,0 +1,104 @@
+"""The package as users get it: quick to import, complete in its wheel, README that runs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import cel
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_import_is_light():
+    code = (
+        "import cel, sys; print([m for m in ('torch', 'pandas', 'sklearn') if m in sys.modules])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", cel.__all__)
+def test_public_names_resolve(name):
+    assert getattr(cel, name) is not None
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="no attribute 'explian'"):
+        _ = cel.explian
+
+
+def _blocks():
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+@pytest.mark.parametrize("number", range(len(_blocks())))
+def test_readme_blocks_run(number, capsys):
+    exec(compile(_blocks()[number], f"README block {number}", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_modules_stay_small():
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in (ROOT / "src").rglob("*.py")
+        if (n := len(p.read_text().splitlines())) > 300
+    }
+    assert long == {}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """An environment that has the wheel and the packages it needs, but not this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(folder / "env", with_pip=False)
+    site = next((folder / "env" / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        wheel.extractall(site)
+    # A path file gives the other packages without the editable install, whose own path file
+    # counts only in its own folder.
+    (site / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return folder / "env" / "bin" / "python"
+
+
+def _run(python, code, cwd):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CEL_", "PYTHON"))}
+    environment["CEL_CACHE"] = str(cwd / "cache")
+    command = [str(python), "-c", code]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_the_wheel_has_everything(installed, tmp_path):
+    where = _run(installed, "import cel; print(cel.__file__)", tmp_path)
+    assert str(ROOT) not in where.stdout, where.stdout + where.stderr
+    listed = _run(
+        installed, "import sys; sys.argv = ['cel', 'data', 'list', '--json'];"
+        "from cel.cli import main; main()", tmp_path,
+    )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
+    rows = {r["name"]: r for r in json.loads(listed.stdout)}
+    embedded = ["moons", "blobs", "synthetic", "digits", "wine", "diabetes", "mixed"]
+    assert len(rows) == 19
+    assert {n for n, r in rows.items() if r["found"]} == set(embedded)
+    code = f"import cel\nfor n in {embedded}: print(n, len(cel.load_dataset(n)))"
+    loaded = _run(installed, code, tmp_path)
+    assert loaded.stdout.split()[::2] == embedded, loaded.stderr
+    other = _run(
+        installed,
+        "from cel.benchmark import load_suite, packaged_suites as p\n"
+        "from cel.benchmark.compare import paper_results\n"
+        "print([load_suite(s).name for s in p()], len(paper_results()))",
+        tmp_path,
+    )
+    assert "['paper', 'quick', 'smoke', 'standard'] 2790" in other.stdout, other.stderr
