@@ -165,6 +165,7 @@ class Supervisor:
             worker.stdin.write(task.line().encode())
             worker.stdin.flush()
         except BrokenPipeError:
+            _end(worker)
             self._after_death(task, watch, "died")
             return False
         lines = _Lines(worker.stdout)
@@ -173,6 +174,7 @@ class Supervisor:
                 if self._follow(json.loads(line), task, watch):
                     return True
             if lines.ended:
+                _end(worker)
                 self._after_death(task, watch, "died")
                 return False
             reason = self._over_limit(worker, watch)

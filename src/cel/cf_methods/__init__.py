@@ -11,6 +11,9 @@ from cel.cf_methods.base import (
 )
 from cel.cf_methods.query import Answer, Query, TrainRows
 
+# Importing the packages is what fills METHODS.
+from cel.cf_methods import global_methods, group_methods, local_methods  # isort: skip
+
 __all__ = [
     "METHODS",
     "Answer",
@@ -20,4 +23,7 @@ __all__ = [
     "LocalMixin",
     "Query",
     "TrainRows",
+    "global_methods",
+    "group_methods",
+    "local_methods",
 ]

@@ -77,12 +77,21 @@ class Adam:
     The proximal map is taken in Adam's own metric: its step is `lr / (sqrt(v) + eps)` in each
     coordinate. With the plain `lr` instead, an L1 term stops every coordinate that has a small
     gradient.
+
+    Args:
+        lr: step size.
+        betas: memories of the mean and of the square.
+        eps: floor of the root of the square.
+        prox: proximal map.
+        max_norm: gradients of a row that are longer are shortened to this, so that one steep
+            place does not slow the row for the length of the memory.
     """
 
     lr: float = 0.01
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     prox: Prox | None = None
+    max_norm: float | None = None
 
     def start(self, x: Tensor) -> State:
         """Return a fresh state."""
@@ -92,6 +101,8 @@ class Adam:
     def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
         """Return the rows after one bias-corrected step."""
         s, (b1, b2) = state.tensors, self.betas
+        if self.max_norm is not None:
+            grad = grad * (self.max_norm / grad.norm(dim=1, keepdim=True).clamp(min=self.max_norm))
         s["t"] = s["t"] + 1
         s["m"] = b1 * s["m"] + (1 - b1) * grad
         s["v"] = b2 * s["v"] + (1 - b2) * grad * grad

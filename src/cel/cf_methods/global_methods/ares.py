@@ -13,8 +13,8 @@ from cel.cf_methods.base import GlobalMixin, Options
 from cel.cf_methods.edits import Edits, Price, predict_edits, settle
 from cel.cf_methods.global_base import ExplanationMethod, FitSplit
 from cel.cf_methods.global_methods.ares_costs import feature_costs
-from cel.cf_methods.global_methods.ares_items import Item
 from cel.cf_methods.global_methods.ares_rules import RuleSet, learn_rules
+from cel.cf_methods.predicates import Item, all_hold
 from cel.cf_methods.problem import Applied, Learned, Problem, at_least, one_of
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
@@ -83,7 +83,7 @@ class AReS(GlobalMixin, ExplanationMethod):
         max_rules: int = 20,
         max_width: int = 7,
         max_groups: int = 10,
-        max_changes: int = 12,
+        max_changes: int = 16,
         objective: Literal["accuracy", "original"] = "accuracy",
         weights: tuple[float, ...] | None = None,
         bins: int = 5,
@@ -163,6 +163,5 @@ class AReS(GlobalMixin, ExplanationMethod):
         rows, space = query.x.cpu().numpy(), query.region.space
         out = torch.ones(len(state.edits), len(query), dtype=torch.bool)
         for number, items in enumerate(state.conditions):
-            for item in items:
-                out[number] &= torch.as_tensor(item.holds(rows, space.features[item.feature]))
+            out[number] = torch.as_tensor(all_hold(items, rows, space))
         return out.to(query.x.device)

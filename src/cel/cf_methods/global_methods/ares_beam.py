@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -43,7 +43,12 @@ class Beam:
     rows: int = 100
     largest: int = 7
     rounds: int = 3
-    last_resort: int = 12
+    last_resort: int = 16
+
+    def for_the_rest(self) -> Beam:
+        """Return the sizes of later rounds: narrower and deeper."""
+        width, parents = max(1, self.width // 3), max(1, self.parents // 2)
+        return replace(self, width=width, parents=parents, largest=self.last_resort)
 
 
 def set_edits(sets: Sequence[ThenSet], space: FeatureSpace, like: Tensor) -> Edits:
@@ -79,8 +84,8 @@ def beam_search(
     tried: list[Tried] = []
     for number in range(beam.rounds):
         known, part = len(found), query.select(rows)
-        largest = beam.last_resort if number else beam.largest
-        found |= dict.fromkeys(_one_beam(part, problem, items, beam, largest))
+        sizes = beam.for_the_rest() if number else beam
+        found |= dict.fromkeys(_one_beam(part, problem, items, sizes))
         fresh = list(found)[known:]
         if not fresh or query.budget.expired:
             break
@@ -96,13 +101,11 @@ def beam_search(
     )
 
 
-def _one_beam(
-    query: Query, problem: Problem, items: Sequence[Then], beam: Beam, largest: int
-) -> list[ThenSet]:
+def _one_beam(query: Query, problem: Problem, items: Sequence[Then], beam: Beam) -> list[ThenSet]:
     level: list[ThenSet] = [(i,) for i in items]
     singles: list[Then] = []
     kept: list[ThenSet] = []
-    for size in range(1, largest + 1):
+    for size in range(1, beam.largest + 1):
         tried = predict_edits(query, set_edits(level, problem.space, query.x), problem.price)
         soft = tried.margin.mean(1)
         worth = (tried.flips * (1 - tried.cost / problem.price.largest).clamp(min=0)).mean(1)

@@ -8,7 +8,8 @@ import numpy as np
 
 from cel.cf_methods.global_methods.ares_beam import ThenSet
 from cel.cf_methods.global_methods.ares_bits import count, pack
-from cel.cf_methods.global_methods.ares_items import Item, Then
+from cel.cf_methods.global_methods.ares_items import Then
+from cel.cf_methods.predicates import Item
 from cel.cf_methods.problem import Problem
 
 __all__ = ["Conditions", "Outer", "inner_conditions", "outer_conditions"]
@@ -61,7 +62,7 @@ class Conditions:
             wrong = (feature.direction == "up" and not rises) or (
                 feature.direction == "down" and not falls
             )
-            if not item.admits(then) and not wrong:
+            if not then.satisfies(item) and not wrong:
                 kept.append(item)
                 rows.append(bits)
         strict = [True] * len(kept)

@@ -7,56 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from cel.cf_methods.predicates import Item
 from cel.cf_methods.problem import Problem
-from cel.cf_methods.wording import Term, Wording
-from cel.space import Feature, FeatureSpace
+from cel.space import Feature
 
-__all__ = ["Item", "Then", "feature_edges", "if_items", "then_items"]
-
-
-@dataclass(frozen=True)
-class Item:
-    """A condition on one feature: `low < x <= high`, or one of some categories.
-
-    Attributes:
-        feature: position of the feature.
-        low: open lower end of a number.
-        high: closed upper end of a number.
-        levels: which categories satisfy it, None for numbers.
-    """
-
-    feature: int
-    low: float = -np.inf
-    high: float = np.inf
-    levels: tuple[bool, ...] | None = None
-
-    @property
-    def trivial(self) -> bool:
-        """Whether every row satisfies it."""
-        if self.levels is not None:
-            return all(self.levels)
-        return bool(np.isinf(self.low) and np.isinf(self.high))
-
-    def holds(self, x: np.ndarray, feature: Feature) -> np.ndarray:
-        """Return (n,) bool for encoded rows (n, d)."""
-        if self.levels is None:
-            column = x[:, feature.columns[0]]
-            return np.asarray((column > self.low) & (column <= self.high))
-        wanted = [c for c, level in zip(feature.columns, self.levels, strict=True) if level]
-        return np.asarray(x[:, wanted].sum(1) > 0.5)
-
-    def admits(self, then: Then) -> bool:
-        """Whether the value that a rule sets satisfies the condition."""
-        if self.levels is not None:
-            return self.levels[int(then.value)]
-        return bool(self.low < then.value <= self.high)
-
-    def word(self, space: FeatureSpace, wording: Wording) -> Term:
-        """Return the condition in original units."""
-        feature = space.features[self.feature]
-        if self.levels is not None:
-            return wording.levels(feature, self.levels)
-        return wording.interval(feature, self.low, self.high)
+__all__ = ["Then", "feature_edges", "if_items", "then_items"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +20,12 @@ class Then:
 
     feature: int
     value: float
+
+    def satisfies(self, item: Item) -> bool:
+        """Whether the new value satisfies a condition on the same feature."""
+        if item.levels is not None:
+            return item.levels[int(self.value)]
+        return bool(item.low < self.value <= item.high)
 
 
 def feature_edges(column: np.ndarray, bins: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from cel.cf_methods.global_methods.ares_beam import Beam, beam_search, set_edits
 from cel.cf_methods.global_methods.ares_bits import count, unpack
 from cel.cf_methods.global_methods.ares_conditions import Conditions, outer_conditions
 from cel.cf_methods.global_methods.ares_costs import feature_costs
-from cel.cf_methods.global_methods.ares_items import Item, if_items, then_items
+from cel.cf_methods.global_methods.ares_items import if_items, then_items
 from cel.cf_methods.global_methods.ares_select import Limits, SetFunction, exchange, lazy_greedy
 from cel.cf_methods.global_methods.ares_triples import (
     Changes,
@@ -21,6 +21,7 @@ from cel.cf_methods.global_methods.ares_triples import (
     build_triples,
     shifted_changes,
 )
+from cel.cf_methods.predicates import Item
 from cel.cf_methods.problem import Problem
 from cel.cf_methods.units import Unit
 

@@ -16,7 +16,7 @@ from cel.cf_methods.global_methods.ares_conditions import (
     Outer,
     inner_conditions,
 )
-from cel.cf_methods.global_methods.ares_items import Item
+from cel.cf_methods.predicates import Item, all_hold
 from cel.cf_methods.problem import Problem
 
 __all__ = ["Changes", "Triples", "build_triples", "shifted_changes"]
@@ -150,9 +150,7 @@ def build_triples(
 def _known_condition(
     conditions: Conditions, inner: Items, flips: np.ndarray
 ) -> tuple[list[Items], np.ndarray]:
-    space = conditions.space
-    holds = [i.holds(conditions.rows, space.features[i.feature]) for i in inner]
-    bits = pack(np.logical_and.reduce(holds))[None]
+    bits = pack(all_hold(inner, conditions.rows, conditions.space))[None]
     useful = bool(count(bits & flips)[0] > 0)
     return ([inner], bits) if useful else ([], bits[:0])
 

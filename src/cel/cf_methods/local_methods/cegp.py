@@ -15,7 +15,7 @@ from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
-from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_prototypes
+from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
@@ -126,11 +126,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         self.linear_ae_ = LinearAutoencoder(train.x)
 
     def _explain(self, query: Query) -> Answer:
-        prototypes = nearest_prototypes(
-            query.x, query.target, self.train_, query.region.layout.numeric, self.distances_,
-            self.k or 1,
-        )  # fmt: skip
-        prototypes = torch.where(prototypes.isnan(), query.x, prototypes)
+        prototypes = self._prototypes(query, query.target, self.k or 1)
         near = self._distance(query)
         accept = self._accept(query, prototypes)
         problem = Problem(
@@ -147,6 +143,16 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         answer = replace(problem, cost=near)
         found = answer.restart(found, prototypes[:, None], steps=0)
         return Answer(x=answer.finish(found, whole_features=False).x)
+
+    def _prototypes(self, query: Query, classes: Tensor, k: int) -> Tensor:
+        """Return (n, d) the k-th nearest training row of a class, or the row itself if none is."""
+        rows = nearest_rows(
+            query.x, classes, self.train_.x, self.train_.y, query.region.layout.numeric,
+            self.distances_.to(query.x), k,
+        )  # fmt: skip
+        last = (~rows.isnan().any(-1)).sum(1).clamp(min=1) - 1
+        chosen = rows[query.rows(), last]
+        return torch.where(chosen.isnan(), query.x, chosen)
 
     # -- the objective -----------------------------------------------------------------------
 
@@ -190,9 +196,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         model = query.model
         old = prototypes
         if self.trust:
-            present = model.scores(query.x).argmax(1)
-            numeric = query.region.layout.numeric
-            old = nearest_prototypes(query.x, present, self.train_, numeric, self.distances_)
+            old = self._prototypes(query, model.scores(query.x).argmax(1), 1)
 
         def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             seen: Tensor = query.region.select(rows).snap(x)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cel.cf_methods.query import TrainRows
-
-__all__ = ["encoded_prototypes", "nearest_prototypes", "squared_distances"]
+__all__ = ["encoded_prototypes", "nearest_rows", "squared_distances"]
 
 CHUNK_VALUES = 2**23
 
@@ -22,25 +20,39 @@ def squared_distances(x: Tensor, pool: Tensor, numeric: Tensor, category: Tensor
     return numbers + (x @ category.square().to(x)) @ pool.T
 
 
-def nearest_prototypes(
-    x: Tensor, target: Tensor, train: TrainRows, numeric: Tensor, category: Tensor, k: int = 1
+def nearest_rows(
+    x: Tensor,
+    target: Tensor,
+    pool: Tensor,
+    labels: Tensor,
+    numeric: Tensor,
+    category: Tensor,
+    count: int = 1,
 ) -> Tensor:
-    """Return (n, d) the k-th nearest training row that the model puts into the target class.
+    """Return (n, count, d) the nearest rows of the pool that have the target class.
 
-    Rows whose target class has no training row get NaN. Ties go to the earlier row.
+    Args:
+        x: (n, d) rows.
+        target: (n,) wanted classes.
+        pool: (m, d) rows to choose from.
+        labels: (m,) their classes.
+        numeric: (d,) bool.
+        category: (d, d) distances between categories.
+        count: rows to return, nearest first; NaN where there are not so many. Ties go to the
+            earlier row.
     """
-    out = torch.full_like(x, torch.nan)
-    pool, labels = train.x.to(x), train.y.to(x.device)
+    out = torch.full((len(x), count, x.shape[1]), torch.nan, dtype=x.dtype, device=x.device)
+    pool, labels = pool.to(x), labels.to(x.device)
     for position in target.unique().tolist():
         peers = pool[labels == position]
         rows = (target == position).nonzero()[:, 0]
         if not len(peers):
             continue
-        rank = min(k, len(peers))
+        k = min(count, len(peers))
         for part in rows.split(max(1, CHUNK_VALUES // len(peers))):
             d = squared_distances(x[part], peers, numeric, category)
-            index = d.argsort(dim=1, stable=True)[:, rank - 1] if rank > 1 else d.argmin(1)
-            out[part] = peers[index]
+            index = d.argmin(1, keepdim=True) if k == 1 else d.argsort(dim=1, stable=True)[:, :k]
+            out[part, :k] = peers[index]
     return out
 
 

@@ -1,0 +1,1 @@
+"""T-CREx: tree-based counterfactual rules (in progress; taken)."""

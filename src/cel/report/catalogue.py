@@ -1,0 +1,165 @@
+"""Names, colours and orders that all tables and figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cel.errors import CelError
+from cel.metrics import METRICS
+
+__all__ = [
+    "COLOURS",
+    "PARADIGMS",
+    "RANKED",
+    "MetricInfo",
+    "dataset_title",
+    "method_colours",
+    "method_title",
+    "metric_info",
+    "model_title",
+    "scope_of",
+]
+
+PARADIGMS = ("local", "global", "group", "regression")
+
+# label: (title, scope, colour). Colours keep a distance of at least 15 in CIELAB from each other,
+# also as people with protanopia or deuteranopia see them, and are readable on white and on black.
+_METHODS = {
+    "wachter": ("Wachter", "local", "#4b82f0"),
+    "artelt": ("Artelt", "local", "#14b5f0"),
+    "dice": ("DiCE", "local", "#167f49"),
+    "cchvae": ("CCHVAE", "local", "#b2c414"),
+    "ppcef": ("PPCEF", "local", "#f03158"),
+    "cem": ("CEM", "local", "#7924f0"),
+    "cegp": ("CEGP", "local", "#506614"),
+    "cadex": ("CADEX", "local", "#f0a865"),
+    "sace": ("SACE", "local", "#47cec2"),
+    "cearm": ("CEARM", "local", "#bc5db3"),
+    "ares": ("AReS", "global", "#9d26ba"),
+    "globe_ce": ("GLOBE-CE", "global", "#146684"),
+    "glance_global": ("GlobalGLANCE", "global", "#a28614"),
+    "glance": ("GLANCE", "group", "#f08f85"),
+    "tcrex": ("T-CREx", "group", "#9a7f8a"),
+}
+COLOURS = {label: colour for label, (_, _, colour) in _METHODS.items()}
+SPARE = ("#e3120b", "#2f9e44", "#1c7ed6", "#f59f00", "#ae3ec9", "#0ca678")
+
+_DATASETS = {
+    "adult": "Adult Census",
+    "audit": "Audit",
+    "bank_marketing": "Bank Marketing",
+    "concrete": "Concrete",
+    "credit_default": "Credit Default",
+    "give_me_some_credit": "Give Me Some Credit",
+    "heloc": "HELOC",
+    "law": "Law",
+    "mixed": "Mixed",
+    "scm20d": "SCM20D",
+    "synthetic": "Synthetic",
+    "yacht": "Yacht",
+}
+_MODELS = {"mlp": "MLP", "lr": "LR", "mlp_regressor": "MLP (regression)", "linear": "Linear"}
+_METRICS = {
+    "coverage": "Coverage",
+    "density_percentile": "Density percentile",
+    "gower": "Gower distance",
+    "isolation_forest": "Isolation forest",
+    "l1": "L1",
+    "l2": "L2",
+    "l2_hamming": "L2-Hamming",
+    "l2_hamming_encoded": "L2-Hamming (columns)",
+    "lof": "LOF",
+    "log_density": "Log-density",
+    "mae": "MAE",
+    "ms_per_row": "ms per row",
+    "prob_plausibility": "Plausibility",
+    "sparsity_encoded": "Sparsity (columns)",
+    "time_s": "Time (s)",
+    "ynn": "yNN",
+}
+
+# What methods are ranked by, in the order of interest.
+RANKED = (
+    "success", "mae", "validity", "coverage", "l2_hamming", "gower", "sparsity", "redundancy",
+    "density_percentile", "log_density", "prob_plausibility", "lof", "isolation_forest", "ynn",
+    "ms_per_row",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """How a metric is shown: title, direction ("higher", "lower", "none"), meaning, unit."""
+
+    name: str
+    title: str
+    better: str
+    meaning: str
+    unit: str
+
+    @property
+    def arrow(self) -> str:
+        """↑ when higher is better, ↓ when lower is."""
+        return {"higher": "↑", "lower": "↓"}.get(self.better, "")
+
+
+def metric_info(name: str) -> MetricInfo:
+    """Return how to show a metric; counts of rows and unknown names have no direction.
+
+    >>> metric_info("lof").title, metric_info("lof").arrow
+    ('LOF', '↓')
+    """
+    title = _METRICS.get(name, name.replace("_", " ").capitalize())
+    if name not in METRICS:
+        return MetricInfo(name, title, "none", "", "")
+    metric = METRICS.get(name)
+    return MetricInfo(name, title, metric.better, metric.meaning, metric.unit)
+
+
+def method_title(label: str) -> str:
+    """Return how a method is written.
+
+    >>> method_title("globe_ce"), method_title("mine")
+    ('GLOBE-CE', 'mine')
+    """
+    return _METHODS[label][0] if label in _METHODS else label
+
+
+def scope_of(label: str) -> str:
+    """Return local, global or group; a method that is not known counts as local."""
+    return _METHODS[label][1] if label in _METHODS else "local"
+
+
+def model_title(name: str) -> str:
+    """Return how a model is written."""
+    return _MODELS.get(name, name)
+
+
+def dataset_title(name: str) -> str:
+    """Return how a dataset is written: short for those of the paper, else as on its card."""
+    from cel.datasets.cards import load_card
+
+    if name in _DATASETS:
+        return _DATASETS[name]
+    try:
+        return load_card(name).title
+    except CelError:
+        return name
+
+
+def method_colours(labels: Iterable[str]) -> dict[str, str]:
+    """Return a colour per method: always the same for known ones, spare ones in turn for others.
+
+    >>> method_colours(["dice", "mine"])
+    {'dice': '#167f49', 'mine': '#e3120b'}
+    """
+    labels = list(labels)
+    guests = sorted(x for x in labels if x not in COLOURS)
+    spare = {x: SPARE[i % len(SPARE)] for i, x in enumerate(guests)}
+    return {x: COLOURS.get(x) or spare[x] for x in labels}
+
+
+def method_order(labels: Iterable[str]) -> list[str]:
+    """Return labels in the fixed order of all tables, unknown ones last."""
+    known = list(_METHODS)
+    return sorted(labels, key=lambda x: (known.index(x) if x in known else len(known), x))

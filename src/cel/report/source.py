@@ -1,0 +1,102 @@
+"""What a report is made from: the score table, the states of the cells, stored results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
+from cel.benchmark.collect import cell_table
+from cel.benchmark.plan import method_class
+from cel.protocols import Task
+from cel.report.catalogue import scope_of
+from cel.report.tables import BASELINE, with_baselines
+
+__all__ = ["RunData", "read_run"]
+
+# Settings that change numbers; what was selected from a suite does not.
+SETTINGS = ("n_folds", "seed", "density", "target", "binary", "max_rows", "metric_params")
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run as the report sees it.
+
+    Attributes:
+        store: where results are.
+        plan: the cells.
+        scores: long table: dataset, model, method, fold, metric, value, reason, source, paradigm.
+        cells: one line per cell: dataset, model, method, fold, state, reason, rows, source,
+            paradigm.
+        remarks: what a reader should know about the data.
+    """
+
+    store: Store
+    plan: Plan
+    scores: pd.DataFrame
+    cells: pd.DataFrame
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def suite(self) -> Suite:
+        """The suite that was run."""
+        return self.plan.suite
+
+
+def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
+    """Read a run, and the shipped baselines of its suite where they can be compared.
+
+    Args:
+        folder: of the run.
+        baselines: add methods from the shipped scores that are not in the run.
+    """
+    store, plan = open_run(folder)
+    own, cells = collect(store, plan), cell_table(store, plan).drop(columns="key")
+    differing = _differs(plan.suite) if baselines else "baselines were not asked for"
+    scores = with_baselines(own, "" if differing else plan.suite.name)
+    added = sorted(set(scores.loc[scores["source"] == BASELINE, "method"]))
+    cells["source"] = "run"
+    shipped = scores[(scores["source"] == BASELINE) & (scores["metric"] == "rows")]
+    if len(shipped):
+        extra = shipped.rename(columns={"value": "rows"})[list(cells.columns.drop("state"))]
+        cells = pd.concat([cells, extra.assign(state="done", reason="")], ignore_index=True)
+    tasks = {b.dataset: b.task for b in plan.blocks}
+    scopes = {m.label: method_class(m.method).scope.value for m in plan.suite.methods}
+    for table in (scores, cells):
+        table["paradigm"] = [
+            _paradigm(m, tasks[d], scopes)
+            for d, m in zip(table["dataset"], table["method"], strict=True)
+        ]
+    return RunData(store, plan, scores, cells, _remarks(differing, added, baselines))
+
+
+def _paradigm(method: str, task: Task, scopes: dict[str, str]) -> str:
+    if task is Task.REGRESSION:
+        return "regression"
+    return scopes.get(method) or scope_of(method)
+
+
+def _differs(suite: Suite) -> str:
+    """Say why shipped scores cannot stand beside the scores of this suite; "" if they can."""
+    if suite.name not in packaged_suites():
+        return f"{suite.name!r} is not one of the packaged suites"
+    packaged = load_suite(suite.name)
+    for name in SETTINGS:
+        if getattr(suite, name) != getattr(packaged, name):
+            return f"the run changed {name}"
+    for group in ("classifiers", "regressors"):
+        known, mine = getattr(packaged, group), getattr(suite, group)
+        changed = [m for m in mine if dict(mine[m]) != dict(known.get(m, {"": ""}))]
+        if changed:
+            return f"the run changed the model {changed[0]!r}"
+    return ""
+
+
+def _remarks(differing: str, added: list[str], asked: bool) -> tuple[str, ...]:
+    if added:
+        return (f"Shipped baseline scores stand in for methods not run: {', '.join(added)}.",)
+    if differing and asked:
+        return (f"No shipped baselines are shown, because {differing}.",)
+    return ()
