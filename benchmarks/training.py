@@ -25,19 +25,29 @@ from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.models.inputs import FitRows, read_rows
 from cel.models.regressors import MLPRegressor
 from cel.models.stacking import fit_many
+from cel.protocols import Task
 
-# rows, encoded columns and classification of the paper's 18 datasets
-PAPER = {
-    "adult": (32561, 108, True), "audit": (775, 26, True), "bank_marketing": (40004, 50, True),
-    "blobs": (1000, 2, True), "credit_default": (30000, 32, True), "digits": (360, 64, True),
-    "german_credit": (1000, 61, True), "give_me_some_credit": (16714, 10, True),
-    "heloc": (10459, 23, True), "law": (2216, 9, True), "lending_club": (34000, 35, True),
-    "moons": (1024, 2, True), "wine": (130, 13, True), "concrete": (1030, 8, False),
-    "diabetes": (442, 10, False), "scm20d": (8966, 61, False), "synthetic": (1000, 2, False),
-    "yacht": (308, 6, False),
-}  # fmt: skip
+PAPER = [
+    "adult",
+    "audit",
+    "bank_marketing",
+    "blobs",
+    "credit_default",
+    "digits",
+    "german_credit",
+    "give_me_some_credit",
+    "heloc",
+    "law",
+    "lending_club",
+    "moons",
+    "wine",
+    "concrete",
+    "diabetes",
+    "scm20d",
+    "synthetic",
+    "yacht",
+]
 FOLDS, MODELS_PER_FOLD = 5, 2
-SHARE = 0.8 * 0.85  # of the rows are for fitting
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -167,19 +177,22 @@ def predictor_section() -> None:
 def suite_section(mlp_epoch: dict[int, float], flow_epoch: float) -> None:
     """Extrapolate from HELOC: cost grows with the steps per epoch, for flows also with columns.
 
-    Epochs are those seen in docs/models.md: about 320 (classes) and 800 (numbers) until patience
-    ends preset `paper`, 45 and 180 for the default; flows 600 and 100.
+    Epochs until patience ends a training, as seen on HELOC, Adult, German Credit, Digits (classes)
+    and on Concrete, Yacht, Diabetes, SCM20D (numbers).
     """
     print("\n## Suite `paper`: 18 datasets x 5 folds x 2 models, from HELOC's cost per epoch")
-    heloc_n, heloc_d, _ = PAPER["heloc"]
-    seen = {"paper": (128, 320, 800, 600), "default": (256, 45, 180, 100)}
+    splits = {name: load_dataset(name).split() for name in PAPER}
+    heloc = splits["heloc"]
+    seen = {"paper": (128, 330, 800, 600), "default": (256, 45, 180, 200)}
     for preset, (batch, soft, hard, flow_epochs) in seen.items():
         mlps = flows = 0.0
-        for n, d, classes in PAPER.values():
-            steps = ceil(n * SHARE / batch) / ceil(heloc_n * SHARE / batch)
-            mlps += FOLDS * (soft if classes else hard) * mlp_epoch[batch] * steps
-            steps = ceil(n * SHARE / 1024) / ceil(heloc_n * SHARE / 1024)
-            wide = 0.5 + 0.5 * d / heloc_d  # half of a step is spent on layers of fixed width
+        for split in splits.values():
+            n, m = len(split.train), len(heloc.train)
+            epochs = soft if split.target.task is Task.CLASSIFICATION else hard
+            mlps += FOLDS * epochs * mlp_epoch[batch] * ceil(n / batch) / ceil(m / batch)
+            # Half of a flow's step is spent on layers of fixed width.
+            wide = 0.5 + 0.5 * split.space.width / heloc.space.width
+            steps = ceil(n / 1024) / ceil(m / 1024)
             flows += FOLDS * MODELS_PER_FOLD * flow_epochs * flow_epoch * steps * wide
         print(
             f"{preset:8s} 90 MLPs ({soft}/{hard} epochs): {mlps / 60:5.1f} min; 90 linear models: "

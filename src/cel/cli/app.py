@@ -9,6 +9,7 @@ import typer
 from cel.cli import bench, data, listing
 from cel.cli.compare import compare
 from cel.cli.output import errors
+from cel.cli.report import report
 from cel.errors import CelError
 
 __all__ = ["app", "main"]
@@ -29,6 +30,7 @@ for _command in (
     bench.export,
     listing.check,
     compare,
+    report,
 ):
     app.command()(_command)
 

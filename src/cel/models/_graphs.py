@@ -1,4 +1,4 @@
-"""Training steps as CUDA graphs: one launch instead of hundreds."""
+"""Functions of tensors as CUDA graphs: one launch instead of hundreds."""
 
 from __future__ import annotations
 
@@ -7,50 +7,64 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["GraphedStep"]
+__all__ = ["Graphed"]
 
-WARM_UP_STEPS = 3  # allocations and lazy initialisations must be over before the capture
+WARM_UP_CALLS = 3  # allocations and lazy initialisations must be over before the capture
 
-Step = Callable[[Tensor, Tensor | None], Tensor]
+Function = Callable[[Tensor, Tensor | None], Tensor]
 
 
-class GraphedStep:
-    """Run `step(index, None)` eagerly a few times, then capture it and replay it.
+class Graphed:
+    """Call `function(index, weight)` eagerly a few times, then capture it and replay it.
 
-    All batches must have the shape of the first one. The step reads no host memory, so replaying
-    with another index in the same place is the same as running it.
+    There is one graph for each shape of the arguments. The function must not read host memory, so
+    that replaying it with other values in the same place is the same as calling it. What it
+    returns is overwritten by the next call.
+
+    Args:
+        function: what to call.
+        enabled: whether to use graphs at all; they need a CUDA device.
     """
 
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self.runs = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.index = torch.empty(0)
-        self.loss = torch.empty(0)
+    def __init__(self, function: Function, *, enabled: bool) -> None:
+        self.function, self.enabled = function, enabled
+        self.calls: dict[tuple[int, ...], int] = {}
+        self.graphs: dict[tuple[int, ...], _Graph] = {}
 
     def __call__(self, index: Tensor, weight: Tensor | None) -> Tensor:
-        """Make one training step on the rows at `index`."""
-        if self.runs < WARM_UP_STEPS:
-            self.runs += 1
+        """Return what the function returns."""
+        if not self.enabled:
+            return self.function(index, weight)
+        key = (*index.shape, int(weight is not None))
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] <= WARM_UP_CALLS:
             return self._aside(index, weight)
-        if self.graph is None:
-            self._capture(index)
-        self.index.copy_(index)
-        assert self.graph is not None
-        self.graph.replay()
-        return self.loss
+        if key not in self.graphs:
+            self.graphs[key] = _Graph(self.function, index, weight)
+        return self.graphs[key].replay(index, weight)
 
     def _aside(self, index: Tensor, weight: Tensor | None) -> Tensor:
         """Run eagerly on a side stream, as a later capture asks for."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            loss = self.step(index, weight)
+            result = self.function(index, weight)
         torch.cuda.current_stream().wait_stream(stream)
-        return loss
+        return result
 
-    def _capture(self, index: Tensor) -> None:
-        self.index = index.clone()
+
+class _Graph:
+    """A captured call with the memory of its arguments and of its result."""
+
+    def __init__(self, function: Function, index: Tensor, weight: Tensor | None) -> None:
+        self.index, self.weight = index.clone(), None if weight is None else weight.clone()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.loss = self.step(self.index, None)
+            self.result = function(self.index, self.weight)
+
+    def replay(self, index: Tensor, weight: Tensor | None) -> Tensor:
+        self.index.copy_(index)
+        if self.weight is not None and weight is not None:
+            self.weight.copy_(weight)
+        self.graph.replay()
+        return self.result

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cel.models._graphs import GraphedStep
+from cel.models._graphs import Graphed
 from cel.models._pool import Pool
 from cel.models._stack import Stack
 from cel.models.jobs import Job, Outcome, RowLoss
@@ -35,6 +35,7 @@ __all__ = [
 
 Report = Callable[[int, list[Outcome]], None]
 EVALUATED_AT_ONCE = 32_768  # validation rows over all models of a stack
+KEPT_ON_CUDA = 0.75  # a smaller stack means new graphs, which pays for several models only
 
 
 @contextmanager
@@ -62,11 +63,14 @@ def train(jobs: Sequence[Job], *, progress: bool = False) -> list[Outcome]:
 
 
 class _Trainer:
-    """State of one training; `active` lists the jobs that still learn, in stack order."""
+    """State of one training; `members` lists the jobs in the stack, in its order.
+
+    A job that is `done` stays in the stack until enough others are done to make it smaller.
+    """
 
     def __init__(self, jobs: Sequence[Job], device: torch.device) -> None:
         self.jobs, self.schedule, self.device = list(jobs), jobs[0].schedule, device
-        self.active = list(range(len(self.jobs)))
+        self.members, self.done = list(range(len(self.jobs))), set[int]()
         self.stack = Stack([j.module for j in jobs])
         self.module = self.stack.module
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
@@ -84,7 +88,11 @@ class _Trainer:
             fused=True,
             capturable=self.cuda,
         )
-        self.graph = GraphedStep(self._step)
+        self._capture()
+
+    def _capture(self) -> None:
+        self.step = Graphed(self._step, enabled=self.cuda)
+        self.judge = Graphed(self._judge, enabled=self.cuda)
 
     def run(self, report: Report) -> list[Outcome]:
         start = time.perf_counter()
@@ -95,7 +103,7 @@ class _Trainer:
             self._record(epoch, fitted, validated, seconds)
             self._stop(seconds)
             report(epoch, self.outcomes)
-            if not self.active:
+            if len(self.done) == len(self.jobs):
                 break
         self._restore()
         return self.outcomes
@@ -112,17 +120,15 @@ class _Trainer:
                 group["lr"] = lr
 
     def _epoch(self) -> list[float]:
-        """Make one pass over the rows and return the mean loss of each active model."""
+        """Make one pass over the rows and return the mean loss of each member."""
         self.module.train()
-        index = self.rows.shuffled(self.generators, self.active)
+        index = self.rows.shuffled(self.generators, self.members)
         size, count = self.schedule.batch_size, index.shape[-1]
-        total = torch.zeros(len(self.active), device=self.device)
+        total = torch.zeros(len(self.members), device=self.device)
         for start in range(0, count, size):
             piece = slice(start, start + size)
-            weight = self.rows.weight(self.active, piece) if self.stack.many else None
-            graphed = self.cuda and weight is None and piece.stop <= count
-            step = self.graph if graphed else self._step
-            total += step(index[..., piece], weight)
+            weight = self.rows.weight(self.members, piece) if self.stack.many else None
+            total += self.step(index[..., piece], weight)
         return [float(v) for v in (total / math.ceil(count / size)).tolist()]
 
     def _step(self, index: Tensor, weight: Tensor | None) -> Tensor:
@@ -145,39 +151,47 @@ class _Trainer:
 
     @torch.no_grad()
     def _validate(self) -> list[float]:
-        """Mean loss of each active model on its validation rows, with the same noise each time."""
+        """Mean loss of each member on its validation rows, with the same noise each time."""
         self.module.eval()
-        index = self.valid.ordered(self.active)
-        size = max(EVALUATED_AT_ONCE // len(self.active), 256)
-        total = torch.zeros(len(self.active), device=self.device)
+        index = self.valid.ordered(self.members)
+        size = max(EVALUATED_AT_ONCE // len(self.members), 256)
+        total = torch.zeros(len(self.members), device=self.device)
         with seeded(self.jobs[0].seed, self.device):
             for start in range(0, index.shape[-1], size):
                 piece = slice(start, start + size)
-                rows = self.jobs[0].loss(self.module, *self.valid.batch(index[..., piece]))
-                weight = self.valid.weight(self.active, piece) if self.stack.many else None
-                total += rows.sum(-1) if weight is None else (rows * weight).sum(-1)
-        counts = [self.valid.counts[i] for i in self.active]
+                weight = self.valid.weight(self.members, piece) if self.stack.many else None
+                total += self.judge(index[..., piece], weight)
+        counts = [self.valid.counts[i] for i in self.members]
         return [v / n for v, n in zip(total.tolist(), counts, strict=True)]
+
+    def _judge(self, index: Tensor, weight: Tensor | None) -> Tensor:
+        rows = self.jobs[0].loss(self.module, *self.valid.batch(index))
+        return rows.sum(-1) if weight is None else (rows * weight).sum(-1)
 
     @torch.no_grad()
     def _record(
         self, epoch: int, fitted: list[float], validated: list[float], seconds: float
     ) -> None:
         lr, better = float(self.optimizer.param_groups[0]["lr"]), []
-        for k, i in enumerate(self.active):
+        for k, i in enumerate(self.members):
             row = {"epoch": epoch, "train_loss": fitted[k], "valid_loss": validated[k]}
-            if self.outcomes[i].add(row | {"lr": lr, "seconds": seconds}, self.schedule.min_delta):
+            row |= {"lr": lr, "seconds": seconds}
+            if i not in self.done and self.outcomes[i].add(row, self.schedule.min_delta):
                 better.append(k)
-        ids = [self.active[k] for k in better]
+        if not better:
+            return
+        here = torch.tensor(better, device=self.device)
+        home = torch.tensor([self.members[k] for k in better], device=self.device)
         for best, p in zip(self.best, self.parameters, strict=True):
-            best[ids] = self.stack.by_model(p)[better]
+            best.index_copy_(0, home, self.stack.by_model(p).index_select(0, here))
 
     def _stop(self, seconds: float) -> None:
-        """Let go of the models that are done, and make the stack smaller."""
+        """Mark the models that are done, and make the stack smaller when it pays."""
         limit = self.schedule.time_limit
-        keep = []
-        for k, i in enumerate(self.active):
+        for i in self.members:
             outcome = self.outcomes[i]
+            if i in self.done:
+                continue
             if outcome.diverged:
                 outcome.reason = "diverged"
             elif outcome.waited >= self.schedule.patience:
@@ -185,11 +199,14 @@ class _Trainer:
             elif limit is not None and seconds >= limit:
                 outcome.reason = "time"
             else:
-                keep.append(k)
-        if 0 < len(keep) < len(self.active):
+                continue
+            self.done.add(i)
+        keep = [k for k, i in enumerate(self.members) if i not in self.done]
+        most = KEPT_ON_CUDA * len(self.members) if self.cuda else len(self.members) - 1
+        if 0 < len(keep) <= most:
             self.stack.keep(keep, self.optimizer)
-            self.graph = GraphedStep(self._step)
-        self.active = [self.active[k] for k in keep]
+            self.members = [self.members[k] for k in keep]
+            self._capture()
 
     @torch.no_grad()
     def _restore(self) -> None:

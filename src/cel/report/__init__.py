@@ -1,3 +1,7 @@
 """Reports from stored scores: tables, statistics, figures and one offline page."""
 
 from __future__ import annotations
+
+from cel.report.html import Report, write_report
+
+__all__ = ["Report", "write_report"]

@@ -17,6 +17,7 @@ __all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2", "nearest_l2
 
 NEGLIGIBLE = 1e-9  # of a row's largest |w|: moving such a column cannot close a gap
 HALVINGS = 40
+LARGEST_RISE = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,8 @@ def nearest_l2_all(
 
     Every constraint has a price; with the others held, the best price of one is found as for a
     single half-space, and the prices are swept over until they settle (coordinate ascent on the
-    dual; Hildreth, 1957). Where no offset satisfies all, the answer leans towards each of them.
+    dual; Hildreth, 1957). Where no offset satisfies all, prices would grow without end; they are
+    held at a multiple of their first values, so that the answer leans towards each demand.
 
     Args:
         w: (n, c, d) normals.
@@ -152,7 +154,7 @@ def nearest_l2_all(
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
     w = torch.stack([_drop_negligible(w[:, c]) for c in range(w.shape[1])], 1)
     room = torch.maximum(lower.abs(), upper.abs()).nan_to_num(posinf=1e6)
-    price = torch.zeros_like(gap)
+    price, cap = torch.zeros_like(gap), torch.full_like(gap, torch.inf)
 
     def offset(total: Tensor) -> Tensor:
         return torch.minimum(torch.maximum(total / 2, lower), upper)
@@ -166,8 +168,9 @@ def nearest_l2_all(
             price[:, c] = _smallest_price(
                 lambda m, v=v, rest=rest: (v * offset(m[:, None] * v + rest)).sum(1),  # type: ignore[misc]
                 gap[:, c],
-                full.amax(1),
+                torch.minimum(full.amax(1), cap[:, c]),
             )
+        cap = torch.minimum(cap, LARGEST_RISE * price.amax(1, keepdim=True))
         if bool(((price - before).abs() <= 1e-4 * before.abs() + 1e-9).all()):
             break
     delta = offset((price[:, :, None] * w).sum(1))

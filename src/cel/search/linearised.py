@@ -29,6 +29,7 @@ SMALLEST_RADIUS = 1e-4
 SMALLEST_GAIN = 1e-6
 REPAIRS = 6
 ROUNDINGS = 6
+BOOSTS = 3
 
 
 @dataclass
@@ -41,6 +42,7 @@ class _State:
     slope: Tensor  # (a, c, d)
     radius: Tensor  # (a,)
     penalty: Tensor  # (a, c) price of a missing unit of surplus in the merit
+    boosts: Tensor  # (a,) how often the penalties were raised because the row was stuck
     live: Tensor  # (a,) bool; ended rows may stay in the batch but move no more
 
     def select(self, keep: Tensor) -> _State:
@@ -93,7 +95,7 @@ def linearised_search(
         surplus, slope = linearise(trial, rows)
         _test(best, state, trial, surplus, slope, center, accept, cost, grid)
         gain = _judge(state, plan, trial, surplus, slope, width, cost)
-        state.live &= (state.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
+        state.live &= _goes_on(state, gain, radius)
         ends[rows] = state.x
         if not bool(state.live.any()) or (budget is not None and budget.expired):
             break
@@ -115,8 +117,23 @@ def _begin(linearise: Linearise, start: Tensor, radius: float) -> _State:
         slope=slope,
         radius=torch.full_like(surplus[:, 0], radius),
         penalty=torch.zeros_like(surplus),
+        boosts=torch.zeros_like(surplus[:, 0]),
         live=torch.ones_like(rows, dtype=torch.bool),
     )
+
+
+def _goes_on(s: _State, gain: Tensor, radius: float) -> Tensor:
+    """Tell which rows have not settled; rows that settled outside try again, minding demands more.
+
+    A minimum of the merit outside the wanted side means that the penalties are too small.
+    """
+    moving = (s.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
+    outside = (s.surplus < -NEAR).any(1)
+    again = ~moving & outside & (s.boosts < BOOSTS)
+    s.boosts = s.boosts + again
+    s.penalty = torch.where(again[:, None], 10 * s.penalty, s.penalty)
+    s.radius = torch.where(again, torch.full_like(s.radius, radius / 10), s.radius)
+    return moving | again
 
 
 def _propose(

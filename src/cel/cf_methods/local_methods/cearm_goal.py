@@ -45,12 +45,17 @@ def outputs_of(model: ModelView, x: Tensor) -> Tensor:
     return (scores - scores.amax(1, keepdim=True)).clamp(min=_FLOOR)
 
 
+def _norm(x: Tensor) -> Tensor:
+    """Return the mean of fourth powers over outputs, to the power 1/4: a smooth largest value."""
+    return x.abs().clamp(min=1e-9).pow(4).mean(-1).pow(0.25)
+
+
 @dataclass(frozen=True, eq=False)
 class Goal:
     """How far outputs are on the way from where a row is (0) to where it should be (1).
 
-    One output: `(f - f0) / (y* - f0)`. Several: one minus the largest |f_m - y*_m| over the
-    largest distance to go. Classes: the same ratio of margins, the wanted one being `margin`.
+    One output: `(f - f0) / (y* - f0)`. Several: one minus the size of f - y* over that of
+    the way to go, in a fourth-power mean, a smooth stand-in for the largest. Classes: the same ratio of margins, the wanted one being `margin`.
 
     Attributes:
         model: turns scores into margins.
@@ -75,7 +80,7 @@ class Goal:
         target = query.target
         if query.model.task is Task.REGRESSION:
             target = target.to(torch.float64)
-            reach = (target - start).abs().amax(1)
+            reach = _norm(target - start)
         else:
             reach = margin - query.model.margin_of(start, target)
         return cls(query.model, start, target, reach.clamp(min=1e-6), eps, margin)
@@ -97,8 +102,8 @@ class Goal:
             way = torch.where(way.abs() > 1e-6, way, torch.full_like(way, 1e-6))
             return ((mean - self.start[:, None, :]) / way)[..., 0], sd[..., 0] / reach
         if self.model.task is Task.REGRESSION:
-            error, worst = (mean - self.target[:, None, :]).abs().max(-1)
-            return 1 - error / reach, sd.gather(-1, worst[..., None])[..., 0] / reach
+            error = _norm(mean - self.target[:, None, :])
+            return 1 - error / reach, _norm(sd) / reach
         wanted = self.target[:, None, None].expand(*mean.shape[:2], 1)
         rest, best = mean.scatter(2, wanted, -torch.inf).max(-1)
         margin = mean.gather(2, wanted)[..., 0] - rest

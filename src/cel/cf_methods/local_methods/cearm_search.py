@@ -17,6 +17,7 @@ __all__ = ["Incumbents", "SearchSettings", "optimise"]
 _CHUNK = 256  # rows whose local processes are held in memory together
 _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
+_STRIDE = 0.03  # first step of an ascent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +110,22 @@ class _Search:
         """Return the factor by which distance lowers the utility."""
         return torch.exp(-self.settings.rho * distance)
 
-    def gain(self, posterior: Posterior, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the expected improvement (a, c) at points (a, c, d).
+    def promise(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
+        """Return what points (a, c, d) promise, shape (a, c).
 
-        Of the utility, until a row has an answer; then of the distance, times the probability
+        Until a row has an answer: the expected improvement of the utility, or the utility of the
+        expected outputs unless `bold`, for expected improvement alone keeps exploring where there
+        are many outputs or features. Then: the improvement of the distance times the probability
         that the point is an answer. With rho = 0 distance never counts.
         """
         goal = self.goal.select(rows)
         mean, sd = goal.progress(*posterior(x))
         distance = self.distance(x, rows)
         near = self.nearness(distance)
-        gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
+        if bold:
+            gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
+        else:
+            gain = near * potential(mean - float(__import__("os").environ.get("KAPPA","1")) * sd)
         if self.settings.rho == 0:
             return gain
         known = self.best.distance[rows][:, None]
@@ -159,11 +165,22 @@ class _Search:
         near = process.near(self.best.centre(rows), self.settings.neighbours)
         posterior = process.condition(near)
         pool = self.snapped(self._pool(rows, number), rows)
-        value = self.gain(posterior, pool, rows)
-        top = value.topk(self.settings.batch, dim=1).indices
+        few = self.settings.batch // 2
+        parts = [
+            self._best_of(posterior, pool, rows, count, bold)
+            for count, bold in ((self.settings.batch - few, True), (few, False))
+            if count
+        ]
+        return torch.cat(parts, 1)
+
+    def _best_of(
+        self, posterior: Posterior, pool: Tensor, rows: Tensor, count: int, bold: bool
+    ) -> Tensor:
+        """Return the `count` most promising points of the pool, raised by gradient steps."""
+        value, top = self.promise(posterior, pool, rows, bold).topk(count, dim=1)
         x = pool.gather(1, top[..., None].expand(-1, -1, pool.shape[-1]))
-        climbed = self.snapped(self._climb(posterior, x, rows), rows)
-        better = self.gain(posterior, climbed, rows) >= value.gather(1, top)
+        climbed = self.snapped(self._climb(posterior, x, rows, bold), rows)
+        better = self.promise(posterior, climbed, rows, bold) >= value
         return torch.where(better[..., None], climbed, x)
 
     def _pool(self, rows: Tensor, number: int) -> Tensor:
@@ -184,20 +201,20 @@ class _Search:
             moves = stream.uniform(count, len(region.space))[..., owner] < share
             step = scale * self.unit.to(home.dtype) * stream.normal(count, d)
             around.append(torch.where(moves, centre + step, centre))
-        return torch.cat([anywhere, way, *around], 1)
+        return torch.cat([best, anywhere, way, *around], 1)
 
-    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor) -> Tensor:
-        """Raise the expected gain of points (a, b, d) by gradient steps in their numbers."""
+    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
+        """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
         numeric, shape = self.query.region.layout.numeric, x.shape
         source = rows.repeat_interleave(shape[1])
-        stepper = Adam(lr=0.02)
         flat = x.flatten(1)
-        state = stepper.start(flat)
+        state = Adam().start(flat)
 
         def loss(points: Tensor, _: Tensor) -> Tensor:
-            return -self.gain(posterior, points.reshape(shape), rows).sum(1)
+            return -self.promise(posterior, points.reshape(shape), rows, bold).sum(1)
 
-        for _ in range(self.settings.ascent):
+        for left in range(self.settings.ascent, 0, -1):
+            stepper = Adam(_STRIDE * left / self.settings.ascent)
             _, slope = row_gradient(loss, flat, rows)
             slope = torch.where(numeric, slope.reshape(shape), 0.0).flatten(1)
             flat = stepper.step(state, flat, slope, rows)

@@ -57,6 +57,7 @@ class CategoricalNet(nn.Module):
             hidden=hidden,
             n_hidden=n_hidden,
         )
+        self.net.start_equal(0, self.blocks)
         logs = [[-math.log(size)] for size in sizes]
         self.register_buffer("log_uniform", torch.tensor(logs))
 

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cel.preprocessing.blocks import Blocks
+
 __all__ = ["MaskedNet", "autoregressive_degrees", "coupling_degrees"]
 
 MATRIX = 2
@@ -81,6 +83,16 @@ class MaskedNet(nn.Module):
         self.w_hidden = nn.ParameterList(_uniform(t, hidden, hidden) for _ in range(n_hidden - 1))
         self.b_hidden = nn.ParameterList(torch.zeros(t, 1, hidden) for _ in range(n_hidden - 1))
         self.w_out = nn.Parameter(torch.zeros(t, hidden, n_params * d))
+
+    @torch.no_grad()
+    def start_equal(self, start: int, blocks: Blocks) -> None:
+        """Give the categories of a block, from input column `start` on, equal first weights.
+
+        Learning then treats the categories alike: another order of theirs gives the same model.
+        """
+        columns = slice(start, start + len(blocks.owner))
+        first = blocks.table[blocks.owner, 0]
+        self.w_first[:, columns] = self.w_first[:, columns][:, first]
 
     def weights(self) -> list[tuple[Tensor, ...]]:
         """Mask the weights of all transforms and return them transform by transform.

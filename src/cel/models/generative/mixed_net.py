@@ -63,6 +63,8 @@ class MixedNet(nn.Module):
                 noise=noise,
                 tail=tail,
             )
+        if self.law is not None and self.flow is not None:
+            self.flow.net.start_equal(n_numbers + n_context, self.law.blocks)
 
     @torch.no_grad()
     def start(self, x: Tensor, context: Tensor | None = None) -> None:

@@ -1,0 +1,133 @@
+"""Actions of GLANCE: what leads from a centroid to a counterfactual, made as small as possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.edits import Edits, Price
+from cel.cf_methods.problem import Problem
+from cel.cf_methods.query import MARGIN, Query
+from cel.search import RowStreams
+from cel.space import FeatureSpace
+from cel.space.region import Region
+
+__all__ = ["centroid_query", "extract", "mean_action", "thin", "unique_edits"]
+
+TRIES = 128  # features that are given back one by one
+
+
+def centroid_query(problem: Problem, centroids: Tensor) -> Query:
+    """Return the query of some centroids (k, d) with the target of the problem."""
+    query = problem.query
+    return replace(
+        query,
+        x=centroids,
+        target=query.target[:1].expand(len(centroids), *query.target.shape[1:]),
+        region=Region.around(problem.space, centroids),
+        rng=RowStreams.of(centroids, 0),
+    )
+
+
+def extract(start: Tensor, end: Tensor, space: FeatureSpace, price: Price) -> Edits:
+    """Return the actions (a, d) that lead from `start` to `end` (a, d).
+
+    Numbers get a shift (whole steps, rounded away from zero), categories that differ get the new
+    level. Features that may not move are left out.
+    """
+    movable = torch.as_tensor(price.movable[space.owner], device=start.device)
+    lay = Region.around(space, start).layout
+    gap = torch.where(movable & lay.numeric, end - start, 0)
+    gap = torch.where((gap * price.scale).abs() > 1e-4, gap, 0)
+    step = torch.where(lay.step > 0, lay.step, 1)
+    whole = gap.sign() * step * (gap.abs() / step - 1e-4).ceil()
+    fixed = torch.zeros_like(start, dtype=torch.bool)
+    for f in space.one_hot_features:
+        columns = list(f.columns)
+        differs = end[:, columns].argmax(1) != start[:, columns].argmax(1)
+        fixed[:, columns] = (differs & movable[columns[0]])[:, None]
+    value = torch.where(fixed, (end > 0.5).to(end.dtype), 0)
+    return Edits(shift=torch.where(lay.step > 0, whole, gap), fixed=fixed, value=value)
+
+
+def thin(query: Query, x: Tensor, price: Price) -> Tensor:
+    """Give back features of points (a, d) while the rows of the query keep their target.
+
+    Features are tried in order of how little margin they bring for their cost, each kept back if
+    the point still has the target. With very many features, blocks of cheap ones go first.
+    """
+    owner = query.region.layout.owner
+    good = query.model.margin(x, query.target) >= MARGIN
+    if len(query.region.space) > TRIES:
+        x = _by_blocks(query, x, price, good)
+    order, count = _order(query, x, price)
+    for rank in range(count):
+        if query.budget.expired:
+            break
+        columns = owner[None] == order[:, rank, None]
+        trial = torch.where(columns, query.x, x)
+        ok = good & (query.model.margin(trial, query.target) >= MARGIN)
+        x = torch.where(ok[:, None], trial, x)
+    return x
+
+
+def _feature_costs(query: Query, x: Tensor, price: Price) -> Tensor:
+    """(a, p) what each feature of each point costs."""
+    owner = query.region.layout.owner
+    cost = torch.zeros(len(x), len(query.region.space), dtype=x.dtype, device=x.device)
+    return cost.index_add_(1, owner, (x - query.x).abs() * price.scale)
+
+
+def _order(query: Query, x: Tensor, price: Price) -> tuple[Tensor, int]:
+    """Return (features (a, c) in order of trial, c): least margin for the cost first."""
+    owner, cost = query.region.layout.owner, _feature_costs(query, x, price)
+    dearest = cost.amax(0).argsort(descending=True)
+    some = dearest[: min(TRIES, int((cost.amax(0) > 0).sum()))]
+    base = query.model.margin(x, query.target)
+    loss = torch.full_like(cost, torch.inf)
+    for feature in some.tolist():
+        trial = torch.where(owner == feature, query.x, x)
+        loss[:, feature] = base - query.model.margin(trial, query.target)
+    worth = torch.where(cost > 0, loss / cost.clamp(min=1e-9), torch.inf)
+    return worth.argsort(dim=1, stable=True)[:, : len(some)], len(some)
+
+
+def _by_blocks(query: Query, x: Tensor, price: Price, good: Tensor, blocks: int = 64) -> Tensor:
+    """Give back whole blocks of features, cheapest first."""
+    owner = query.region.layout.owner
+    rank = _feature_costs(query, x, price).argsort(dim=1, stable=True).argsort(dim=1)[:, owner]
+    size = -(-len(query.region.space) // blocks)
+    for block in range(blocks):
+        if query.budget.expired:
+            break
+        inside = (rank >= block * size) & (rank < (block + 1) * size)
+        trial = torch.where(inside, query.x, x)
+        ok = good & (query.model.margin(trial, query.target) >= MARGIN)
+        x = torch.where(ok[:, None], trial, x)
+    return x
+
+
+def mean_action(edits: Edits, space: FeatureSpace) -> Edits:
+    """Return one action: the mean shift, and the levels that most of the actions set."""
+    fixed, value = edits.fixed.double().mean(0), edits.value.double().mean(0)
+    out = Edits.nothing(1, edits.shift)
+    out.shift[0] = edits.shift.mean(0)
+    for f in space.one_hot_features:
+        columns = list(f.columns)
+        if float(fixed[columns[0]]) > 0.5:
+            out.fixed[0, columns] = True
+            out.value[0, columns[int(value[columns].argmax())]] = 1
+    return out
+
+
+def unique_edits(edits: Edits) -> Edits:
+    """Drop actions that repeat earlier ones or do nothing."""
+    flat = torch.cat([edits.shift, edits.fixed.to(edits.shift), edits.value], 1)
+    busy = ((edits.shift != 0) | edits.fixed).any(1)
+    seen: dict[bytes, int] = {}
+    for i, row in enumerate((flat * 1e5).round().to(torch.int64).cpu().numpy()):
+        if bool(busy[i]):
+            seen.setdefault(row.tobytes(), i)
+    return edits.select(list(seen.values()))

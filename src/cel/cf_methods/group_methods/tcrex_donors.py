@@ -1,0 +1,108 @@
+"""Real rows inside a rule that have the target outcome: where their values lead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cel.cf_methods.edits import Price, edit_margins
+from cel.cf_methods.group_methods.tcrex_reach import Reach
+from cel.cf_methods.group_methods.tcrex_rules import Rules, inside
+from cel.cf_methods.problem import some_rows
+from cel.cf_methods.query import MARGIN, Query
+from cel.protocols import Task
+
+__all__ = ["Donors"]
+
+CHUNK_DISTANCES = 2**22
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Donors:
+    """Training rows of every rule, to copy from.
+
+    Attributes:
+        x: (m, d) training rows.
+        y: (m,) or (m, o) the model's outcomes.
+        pools: for each rule the numbers of its donors.
+        price: cost in bins; donors are near in it.
+        movable: (d,) bool, columns that may be copied.
+        tries: donors tried for each row.
+    """
+
+    x: Tensor
+    y: Tensor
+    pools: tuple[Tensor, ...]
+    price: Price
+    movable: Tensor
+    tries: int = 4
+
+    @classmethod
+    def of(
+        cls, rules: Rules, x: Tensor, y: Tensor, useful: Tensor, price: Price, *, limit: int,
+        owner: Tensor, seed: int,
+    ) -> Donors:  # fmt: skip
+        """Take at most `limit` of the useful rows (m,) in each box."""
+        member = inside(x.cpu().numpy(), rules.lower, rules.upper) & useful.cpu().numpy()
+        pools = []
+        for row in member:
+            pool = torch.as_tensor(np.flatnonzero(row)).to(x.device)
+            pools.append(pool[some_rows(x[pool], limit, seed)])
+        movable = torch.as_tensor(price.movable).to(x.device)[owner]
+        return cls(x=x, y=y, pools=tuple(pools), price=price, movable=movable)
+
+    def nearest(self, query: Query, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (donors (a, k), whether they exist (a, k)) of row i in rule `which[i]`.
+
+        Of a regression pool only rows within the tolerance of the row's own target count.
+        """
+        k = min(self.tries, max((len(p) for p in self.pools), default=1))
+        found = torch.zeros(len(query), k, dtype=torch.long, device=query.x.device)
+        there = torch.zeros_like(found, dtype=torch.bool)
+        for number in torch.unique(which).tolist():
+            pool = self.pools[number]
+            rows = (which == number).nonzero()[:, 0]
+            for part in torch.split(rows, max(1, CHUNK_DISTANCES // max(len(pool), 1))):
+                distance, place = self._distances(query, part, pool).topk(
+                    min(k, len(pool)), dim=1, largest=False, sorted=True
+                )
+                found[part, : place.shape[1]] = pool[place]
+                there[part, : place.shape[1]] = distance.isfinite()
+        return found, there
+
+    def _distances(self, query: Query, rows: Tensor, pool: Tensor) -> Tensor:
+        scale = self.price.scale
+        distance = torch.cdist(query.x[rows] * scale, self.x[pool] * scale, p=1.0)
+        if query.model.task is Task.REGRESSION:
+            gap = (self.y[pool].to(query.x)[None] - query.target[rows][:, None]).abs().amax(-1)
+            distance = distance.masked_fill(gap > query.model.tolerance - MARGIN, torch.inf)
+        return distance
+
+    def goals(self, query: Query, which: Tensor, reach: Reach, nearest_point: Tensor) -> Tensor:
+        """Return for every row the point at the end of its copying, inside its rule, (a, d).
+
+        That is the nearest donor with which the row reaches the target, or the nearest one if
+        none does. What cannot be copied stays, or moves to the nearest point of the box.
+        """
+        found, there = self.nearest(query, which)
+        goals = torch.stack(
+            [
+                self._reachable(query, which, reach, nearest_point, donor, known)
+                for donor, known in zip(found.T, there.T, strict=True)
+            ]
+        )
+        works = (edit_margins(goals, query) >= MARGIN) & reach.contains(goals, which)
+        best = works.to(torch.uint8).argmax(0)  # the first that works
+        return goals[best, query.rows()]
+
+    def _reachable(
+        self, query: Query, which: Tensor, reach: Reach, nearest_point: Tensor, donor: Tensor,
+        known: Tensor,
+    ) -> Tensor:  # fmt: skip
+        copied = torch.where(self.movable & known[:, None], self.x[donor], query.x)
+        goal: Tensor = query.region.snap(copied)
+        wrong = reach.outside(goal, which)[:, query.region.layout.owner]
+        return torch.where(wrong, nearest_point, goal)

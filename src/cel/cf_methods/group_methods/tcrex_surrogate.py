@@ -1,0 +1,176 @@
+"""Surrogate trees that imitate the model, and the boxes of all their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cel.search import Budget
+
+__all__ = ["Candidates", "Surrogates", "node_boxes"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tree:
+    parent: np.ndarray  # (nodes,) -1 for the root
+    leaf: np.ndarray  # (m,) where each training row ends
+
+    def count(self, hit: np.ndarray) -> np.ndarray:
+        """Return how many of the marked rows every node holds, (nodes,)."""
+        count = np.bincount(self.leaf, weights=hit, minlength=len(self.parent))
+        for node in range(len(count) - 1, 0, -1):  # children come after their parents
+            count[self.parent[node]] += count[node]
+        return count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """The different boxes `lower < x <= upper` of all nodes of some trees.
+
+    Attributes:
+        lower: (B, d) float32, -inf where a box has no bound.
+        upper: (B, d) float32.
+        size: (B,) training rows in each box.
+        rows: number of training rows.
+        leaves: leaves of all trees together.
+        fidelity: share of training rows on which the surrogate agrees with the model; R2 for
+            regression.
+        cut: whether the time ended before all trees were grown.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    size: np.ndarray
+    rows: int
+    leaves: int
+    fidelity: float
+    cut: bool
+    _trees: tuple[_Tree, ...]
+    _first: np.ndarray  # (B,) a node of each box, counted over all trees
+
+    def hits(self, hit: np.ndarray) -> np.ndarray:
+        """Return how many of the marked training rows (m,) each box holds, (B,)."""
+        marks = np.asarray(hit, dtype=np.float64)
+        return np.concatenate([t.count(marks) for t in self._trees])[self._first]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Surrogates:
+    """Trees on (x, f(x)) at different leaf sizes, grown when they are first needed.
+
+    Attributes:
+        x: (m, d) training rows.
+        y: (m,) the model's class positions or values.
+        views: sets of columns; each gets its own trees.
+        n_trees: one tree, or a forest on bootstrap samples with sqrt(d) columns per split.
+        max_leaf_nodes: most leaves of a tree.
+        regression: whether `y` are values.
+        seed: of the trees.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    views: tuple[np.ndarray, ...]
+    n_trees: int
+    max_leaf_nodes: int | None
+    regression: bool
+    seed: int
+    _grown: dict[int, Candidates] = field(default_factory=dict)
+
+    def at(self, rho: float, budget: Budget) -> Candidates:
+        """Return the boxes of trees whose leaves hold at least the share `rho` of the rows."""
+        smallest = max(1, int(np.ceil(rho * len(self.x) - 1e-9)))
+        if smallest not in self._grown:
+            made = self._grow(smallest, budget)
+            if made.cut:
+                return made
+            self._grown[smallest] = made
+        return self._grown[smallest]
+
+    def _grow(self, smallest: int, budget: Budget) -> Candidates:
+        boxes, trees, scores = [], [], []
+        leaves, cut = 0, False
+        for columns in self.views:
+            part = np.ascontiguousarray(self.x[:, columns])
+            fitted, late = self._fit(part, smallest, budget)
+            cut = cut or late
+            scores.append(_agreement(fitted, part, self.y, self.regression))
+            for estimator in fitted:
+                tree = estimator.tree_
+                boxes.append(node_boxes(tree, columns, self.x.shape[1]))
+                trees.append(_Tree(parent=_parents(tree), leaf=tree.apply(part)))
+                leaves += int(tree.n_leaves)
+        lower = np.concatenate([b[0] for b in boxes])
+        upper = np.concatenate([b[1] for b in boxes])
+        _, first = np.unique(np.concatenate([lower, upper], 1), axis=0, return_index=True)
+        first = np.sort(first)
+        size = np.concatenate([t.count(np.ones(len(self.x))) for t in trees])[first]
+        return Candidates(
+            lower=lower[first], upper=upper[first], size=size, rows=len(self.x), leaves=leaves,
+            fidelity=scores[0], cut=cut, _trees=tuple(trees), _first=first,
+        )  # fmt: skip
+
+    def _fit(
+        self, x: np.ndarray, smallest: int, budget: Budget
+    ) -> tuple[list[Any], bool]:
+        """Return the fitted trees, and whether the time ended before the last one."""
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+        kind = DecisionTreeRegressor if self.regression else DecisionTreeClassifier
+        rng = np.random.default_rng(self.seed)
+        fitted: list[Any] = []
+        for number in range(self.n_trees):
+            if fitted and budget.expired:
+                return fitted, True
+            tree = kind(
+                min_samples_leaf=smallest,
+                max_leaf_nodes=self.max_leaf_nodes,
+                max_features=None if self.n_trees == 1 else "sqrt",
+                random_state=(self.seed + number) % 2**31,
+            )
+            draw = None if self.n_trees == 1 else rng.integers(0, len(x), len(x))
+            fitted.append(tree.fit(x, self.y) if draw is None else tree.fit(x[draw], self.y[draw]))
+        return fitted, False
+
+
+def node_boxes(tree: Any, columns: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (lower, upper), each (nodes, width): the box of every node of a fitted tree.
+
+    A row goes left when `x <= threshold`, so the threshold is the UPPER bound of the left child
+    and the LOWER bound of the right one. Thresholds are rounded down to 32 bits, which leaves all
+    32-bit rows on their side.
+    """
+    lower = np.full((tree.node_count, width), -np.inf, dtype=np.float32)
+    upper = np.full((tree.node_count, width), np.inf, dtype=np.float32)
+    threshold = tree.threshold.astype(np.float32)
+    too_high = threshold > tree.threshold
+    threshold[too_high] = np.nextafter(threshold[too_high], np.float32(-np.inf))
+    for node in np.flatnonzero(tree.children_left >= 0):
+        left, right = tree.children_left[node], tree.children_right[node]
+        lower[[left, right]], upper[[left, right]] = lower[node], upper[node]
+        column = columns[tree.feature[node]]
+        upper[left, column] = threshold[node]
+        lower[right, column] = threshold[node]
+    return lower, upper
+
+
+def _parents(tree: Any) -> np.ndarray:
+    parent = np.full(tree.node_count, -1)
+    inner = np.flatnonzero(tree.children_left >= 0)
+    parent[tree.children_left[inner]] = inner
+    parent[tree.children_right[inner]] = inner
+    return parent
+
+
+def _agreement(fitted: list[Any], x: np.ndarray, y: np.ndarray, regression: bool) -> float:
+    """Return the accuracy, or R2, of the mean prediction of the trees."""
+    if regression:
+        rest = y - np.mean([t.predict(x) for t in fitted], 0)
+        spread = float(((y - y.mean()) ** 2).sum())
+        return 1.0 - float((rest**2).sum()) / spread if spread > 0 else 1.0
+    if len(fitted) == 1:
+        return float((fitted[0].predict(x) == y).mean())
+    votes = np.stack([t.predict(x)[:, None] == np.unique(y) for t in fitted]).sum(0)
+    return float((np.unique(y)[votes.argmax(1)] == y).mean())

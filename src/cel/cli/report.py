@@ -1,0 +1,33 @@
+"""`cel report`: one offline page, a CSV file, LaTeX tables and figures of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cel.cli.output import console
+
+__all__ = ["report"]
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="folder of a run")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="folder to write; RUN/report by default")
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option(help="show shipped scores of methods that were not run")
+    ] = True,
+) -> None:
+    """Write the report of a run."""
+    from cel.report import write_report
+
+    made = write_report(folder, out, baselines=baselines)
+    size = made.page.stat().st_size / 2**20
+    console().print(
+        f"{made.cells} cells; {len(made.files)} files in {made.page.parent}. "
+        f"Open [bold]{made.page}[/] ({size:.1f} MB, works offline)",
+        soft_wrap=True,
+    )

@@ -1,0 +1,80 @@
+"use strict";
+/* Plotly in the colours of the page. */
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let DRAWN = [];
+
+function clearPlots() {
+  DRAWN.forEach((node) => Plotly.purge(node));
+  DRAWN = [];
+}
+
+/* Draw once the node is in the page, so that its width is known. */
+function plot(node, traces, layout) {
+  DRAWN.push(node);
+  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: css("--line"), automargin: true, title: { standoff: 8 } };
+  const merged = {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: css("--sans"), size: 12.5, color: css("--ink") },
+    margin: { l: 56, r: 18, t: 14, b: 46 }, showlegend: false, hovermode: "closest",
+    hoverlabel: { bgcolor: css("--ink"), bordercolor: css("--ink"), font: { color: css("--card"), family: css("--sans") } },
+    ...layout,
+    xaxis: { ...axis, ...(layout.xaxis || {}) }, yaxis: { ...axis, ...(layout.yaxis || {}) },
+  };
+  const config = { responsive: true, displaylogo: false, displayModeBar: false, scrollZoom: false };
+  requestAnimationFrame(() => { if (node.isConnected) Plotly.newPlot(node, traces, merged, config); });
+  return node;
+}
+
+function plotBox(height) { return el("div", { class: "plot", css: { height: `${height}px` } }); }
+
+const isTime = (metric) => /^(time_|ms_)/.test(metric);
+function metricAxis(metric) {
+  const log = isTime(metric);
+  return { title: { text: metricTitle(metric), standoff: 8 }, type: log ? "log" : "linear", ...(log ? { dtick: 1 } : {}) };
+}
+
+/* Points that no other point beats on both axes; those are joined in the order of x. */
+function paretoFront(points, xMetric, yMetric) {
+  const sx = METRIC[xMetric].better === "lower" ? -1 : 1, sy = METRIC[yMetric].better === "lower" ? -1 : 1;
+  const beats = (a, b) => sx * a.x >= sx * b.x && sy * a.y >= sy * b.y && (a.x !== b.x || a.y !== b.y);
+  return points.filter((p) => !points.some((q) => beats(q, p))).sort((a, b) => a.x - b.x || a.y - b.y);
+}
+
+/* One point per method, faint ones per problem, and the front. */
+function methodScatter(node, xMetric, yMetric, options) {
+  const chosen = cells(), points = [], traces = [];
+  for (const name of methodsOf(chosen)) {
+    const mine = chosen.filter((i) => CELLS.method[i] === name);
+    const x = problemMean(xMetric, mine), y = problemMean(yMetric, mine);
+    if (options.detail) traces.push(detailTrace(name, mine, xMetric, yMetric));
+    if (x.value !== null && y.value !== null) points.push({ name, x: x.value, y: y.value, n: x.problems });
+  }
+  const front = paretoFront(points, xMetric, yMetric), best = new Set(front.map((p) => p.name));
+  if (front.length > 1) {
+    traces.push({ x: front.map((p) => p.x), y: front.map((p) => p.y), mode: "lines", hoverinfo: "skip",
+      line: { color: css("--accent"), width: 1.6, dash: "dot" } });
+  }
+  for (const p of points) {
+    const m = METHOD[p.name];
+    traces.push({ x: [p.x], y: [p.y], mode: "markers+text", text: [m.title], textposition: "top center", cliponaxis: false,
+      textfont: { size: 11.5, color: best.has(p.name) ? css("--ink") : css("--muted") },
+      marker: { size: best.has(p.name) ? 14 : 11, symbol: m.symbol, color: m.colour, line: { width: best.has(p.name) ? 2 : 1, color: best.has(p.name) ? css("--ink") : css("--card") } },
+      hovertemplate: `<b>${m.title}</b><br>${METRIC[xMetric].title}: ${fine(p.x)}<br>${METRIC[yMetric].title}: ${fine(p.y)}<br>${p.n} problems<extra></extra>` });
+  }
+  plot(node, traces, { xaxis: metricAxis(xMetric), yaxis: metricAxis(yMetric), margin: { l: 60, r: 30, t: 30, b: 50 } });
+  return { points, front };
+}
+
+function detailTrace(name, mine, xMetric, yMetric) {
+  const problems = unique(mine.map((i) => `${CELLS.dataset[i]}|${CELLS.model[i]}`)), x = [], y = [], text = [];
+  for (const key of problems) {
+    const some = mine.filter((i) => `${CELLS.dataset[i]}|${CELLS.model[i]}` === key);
+    const a = mean(known(some.map((i) => at(xMetric, i)))), b = mean(known(some.map((i) => at(yMetric, i))));
+    if (a === null || b === null) continue;
+    const [dataset, model] = key.split("|");
+    x.push(a); y.push(b); text.push(`${METHOD[name].title}, ${DATASET[dataset].title}, ${MODEL[model].title}`);
+  }
+  return { x, y, text, mode: "markers", opacity: 0.4, marker: { size: 6, symbol: METHOD[name].symbol, color: METHOD[name].colour },
+    hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>" };
+}

@@ -1,0 +1,180 @@
+"""Everything that the page shows, as JSON values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cel.report.board import rankings, short
+from cel.report.catalogue import (
+    PARADIGMS,
+    RANKED,
+    dataset_title,
+    method_colours,
+    method_order,
+    method_title,
+    metric_info,
+    model_title,
+)
+from cel.report.citation import citation
+from cel.report.common import on_common_rows, pool_common
+from cel.report.drilldown import Sample, encode_samples, stored_results, take_sample
+from cel.report.figures import FIGURES, figure_parts
+from cel.report.source import RunData
+from cel.report.tables import BASELINE, Entry, PaperTable
+
+__all__ = ["page_data"]
+
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x")
+
+
+def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
+    """Return the data of the page."""
+    samples, common = _from_results(run)
+    return {
+        "meta": _meta(run),
+        **_names(run),
+        "cells": _cells(run.cells),
+        "values": _values(run),
+        "tables": [_table(t) for t in tables],
+        "figures": _figures(run.scores),
+        "rankings": rankings(run.scores),
+        "ranked": list(RANKED),
+        "common": _records(common),
+        "rows": encode_samples(samples),
+        "cite": citation(run),
+    }
+
+
+def _meta(run: RunData) -> dict[str, Any]:
+    rows = run.scores[(run.scores["metric"] == "rows") & (run.scores["source"] == "run")]
+    spent = run.scores[(run.scores["metric"] == "time_s") & (run.scores["source"] == "run")]
+    return {
+        "suite": run.suite.name,
+        "target": run.suite.target,
+        "folds": len(run.suite.folds),
+        "states": run.cells.loc[run.cells["source"] == "run", "state"].value_counts().to_dict(),
+        "rows": int(rows["value"].sum()),
+        "seconds": short(spent["value"].sum()),
+        "remarks": list(run.remarks),
+    }
+
+
+def _names(run: RunData) -> dict[str, Any]:
+    cells = run.cells
+    methods = method_order(set(cells["method"]))
+    colours = method_colours(methods)
+    sources = cells.drop_duplicates("method").set_index("method")["source"]
+    paradigms = cells.groupby("method")["paradigm"].unique()
+    there = set(run.scores["metric"])
+    metrics = [m for m in RANKED if m in there]
+    metrics += sorted(m for m in there - set(metrics) if not m.startswith("rows"))
+    specs = {m.label: m for m in run.suite.methods}
+    return {
+        "paradigms": [p for p in PARADIGMS if p in set(cells["paradigm"])],
+        "datasets": [_dataset(d) for d in dict.fromkeys(cells["dataset"])],
+        "models": [{"name": m, "title": model_title(m)} for m in dict.fromkeys(cells["model"])],
+        "methods": [
+            {
+                "name": m, "title": method_title(m), "colour": colours[m],
+                "symbol": SYMBOLS[i % len(SYMBOLS)], "paradigms": list(paradigms[m]),
+                "baseline": sources[m] == BASELINE,
+                "settings": dict(specs[m].params) if m in specs else {},
+            }
+            for i, m in enumerate(methods)
+        ],
+        "metrics": [vars(metric_info(m)) for m in metrics],
+    }  # fmt: skip
+
+
+def _dataset(name: str) -> dict[str, Any]:
+    from cel.datasets.cards import load_card
+
+    card = load_card(name)
+    return {
+        "name": name, "title": dataset_title(name), "task": card.task.value,
+        "features": len(card.features), "labels": sum(f.is_label for f in card.features),
+        "protected": [f.name for f in card.features if f.protected],
+        "description": card.description,
+    }  # fmt: skip
+
+
+def _cells(cells: pd.DataFrame) -> dict[str, Any]:
+    names = ["dataset", "model", "method", "fold", "paradigm", "state", "reason"]
+    out: dict[str, Any] = {n: cells[n].tolist() for n in names}
+    out["rows"] = [None if pd.isna(r) else int(r) for r in cells["rows"]]
+    return out
+
+
+def _values(run: RunData) -> dict[str, Any]:
+    """{metric: {"v": one value per cell, "why": {cell: reason}}} in the order of the cells."""
+    keys = ["dataset", "model", "method", "fold"]
+    place = {k: i for i, k in enumerate(run.cells[keys].itertuples(index=False, name=None))}
+    out: dict[str, Any] = {}
+    for metric, rows in run.scores.groupby("metric"):
+        at = [place[k] for k in rows[keys].itertuples(index=False, name=None)]
+        values = np.full(len(place), math.nan)
+        values[at] = rows["value"]
+        why = {i: r for i, r in zip(at, rows["reason"], strict=True) if r}
+        out[str(metric)] = {"v": [short(v) for v in values], "why": why}
+    return out
+
+
+def _table(table: PaperTable) -> dict[str, Any]:
+    return {
+        "name": table.name, "caption": table.caption, "paradigm": table.paradigm,
+        "model": table.model, "metrics": table.metrics, "titles": table.titles,
+        "lines": [
+            {"dataset": x.dataset, "method": x.method, "printed": x.printed,
+             "entries": [_entry(e) for e in x.entries]}
+            for x in table.lines
+        ],
+    }  # fmt: skip
+
+
+def _entry(e: Entry) -> dict[str, Any]:
+    """Only what is there, because there are thousands of them."""
+    out: dict[str, Any] = {"m": short(e.mean), "s": short(e.std)}
+    if e.state != "done":
+        out |= {"state": e.state, "why": e.reason}
+    if e.best or e.best_of_all:
+        out["best"] = 2 * e.best + e.best_of_all
+    if not math.isnan(e.paper[0]):
+        out |= {"p": short(e.paper[0]), "ps": short(e.paper[1]), "verdict": e.verdict}
+    return out
+
+
+def _figures(scores: pd.DataFrame) -> list[dict[str, Any]]:
+    out = []
+    for spec in FIGURES:
+        parts = figure_parts(spec, scores)
+        if parts is not None:
+            about = {"name": spec.name, "caption": spec.caption, "paradigm": spec.paradigm}
+            out.append({**about, **vars(parts)})
+    return out
+
+
+def _from_results(run: RunData) -> tuple[list[Sample], pd.DataFrame]:
+    """Read every stored result once: sample rows of the first fold, distances of all folds."""
+    samples: dict[tuple[str, str], Sample] = {}
+    parts = []
+    paradigm = run.cells.drop_duplicates(["dataset", "method"])
+    groups = paradigm.set_index(["dataset", "method"])["paradigm"]
+    for block, results in stored_results(run.store, run.plan):
+        if not results:
+            continue
+        samples.setdefault((block.dataset, block.model), take_sample(block, results))
+        for name in {groups[block.dataset, m] for m in results}:
+            same = {m: r for m, r in results.items() if groups[block.dataset, m] == name}
+            about = {"paradigm": name, "dataset": block.dataset, "model": block.model}
+            parts.append(on_common_rows(same).assign(**about))
+    return list(samples.values()), pool_common(parts, ["paradigm", "dataset", "model"])
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    return [{k: v if isinstance(v, str) else short(v) for k, v in x.items()} for x in lines]
