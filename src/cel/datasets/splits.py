@@ -136,7 +136,8 @@ def make_split(
     """Fit the pipeline and the target range on the training positions and encode all parts."""
     training = np.concatenate(parts[:2])
     fresh = PreprocessingPipeline(None if pipeline is None else pipeline.steps)
-    fresh.fit(table.frame.iloc[training], table.space)
+    seen = table.frame.iloc[training]
+    fresh.fit(seen, within_range(table.space, seen))
     target = _ranged(table.target, table.y[training])
     train, valid, test = (_rows(table, part, fresh, target) for part in parts)
     return Split(
@@ -150,6 +151,22 @@ def make_split(
         name=table.name,
         fold=fold,
     )
+
+
+def within_range(space: FeatureSpace, frame: pd.DataFrame) -> FeatureSpace:
+    """Close the bounds of numbers at the range of the given rows, inside what the card allows.
+
+    Nobody is sent to a value that no training row has. Where the card and the rows have nothing in
+    common (all rows hold a special code), the card's bounds stay.
+    """
+    features = []
+    for f in space:
+        if f.kind in ("continuous", "integer"):
+            low = max(f.lower, float(frame[f.name].min()))
+            high = min(f.upper, float(frame[f.name].max()))
+            f = replace(f, lower=low, upper=high) if low <= high else f  # noqa: PLW2901
+        features.append(f)
+    return FeatureSpace(tuple(features), space.constraints)
 
 
 def _ranged(target: Target, y: np.ndarray) -> Target:

@@ -116,6 +116,8 @@ def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
             size = (2.1 * len(parts.metrics) + 0.6, 1.35 * len(parts.datasets) + 0.9)
             figure = Figure(figsize=size, layout="constrained")
             _draw(figure, parts, rows)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, saved twice
             for ending, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 160})):
                 path = folder / f"{spec.name}.{ending}"
                 figure.savefig(path, **options)
@@ -171,7 +173,9 @@ def _scale(axis: Any, values: np.ndarray, metric: str) -> None:
         axis.text(0.5, 0.5, "no value", transform=axis.transAxes, ha="center", va="center")
         axis.set_yticks([])
         return
-    if metric.startswith(("time_", "ms_")) and values.min() > 0:
+    if metric_info(metric).unit == "share":
+        axis.set_ylim(-0.04, 1.04)
+    elif metric.startswith(("time_", "ms_")) and values.min() > 0:
         axis.set_yscale("log")
     elif np.ptp(values) > 1000:
         axis.set_yscale("symlog", linthresh=10)

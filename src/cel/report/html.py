@@ -12,7 +12,7 @@ from cel.errors import MissingDependencyError, StoreError
 from cel.report.data import page_data
 from cel.report.figures import write_figures
 from cel.report.paper_latex import tables_to_latex
-from cel.report.source import RunData, read_run
+from cel.report.source import read_run
 from cel.report.tables import paper_tables
 
 __all__ = ["Report", "page_html", "write_report"]
@@ -42,7 +42,7 @@ class Report:
 def write_report(
     folder: str | Path, out: str | Path | None = None, *, baselines: bool = True
 ) -> Report:
-    """Write the report of a run: index.html, scores.csv, tables.tex and figures.
+    """Write the report of a run: index.html, scores.csv, tables.tex, suite.json and figures.
 
     Args:
         folder: of the run.
@@ -58,7 +58,8 @@ def write_report(
     texts = {
         "index.html": page_html(page_data(run, tables)),
         "tables.tex": tables_to_latex(tables),
-        "scores.csv": _csv(run),
+        "scores.csv": run.scores.to_csv(index=False),
+        "suite.json": json.dumps(run.suite.to_dict(), indent=1, default=str),
     }
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf8")
@@ -66,10 +67,6 @@ def write_report(
     files += write_figures(run.scores, target / "figures")
     done = int((run.cells["state"] == "done").sum())
     return Report(target / "index.html", tuple(files), done)
-
-
-def _csv(run: RunData) -> str:
-    return run.scores.to_csv(index=False)
 
 
 def page_html(data: dict[str, Any]) -> str:

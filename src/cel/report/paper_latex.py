@@ -54,7 +54,8 @@ def _block(dataset: str, group: Sequence[Line]) -> list[str]:
 def _cell(entry: Entry) -> str:
     if entry.state not in ("done", "partial"):
         return rf"\emph{{{escape(entry.state)}}}"
-    text = shown(entry.mean, entry.std).replace("±", r"\pm ")
+    mean = 0.0 if abs(entry.mean) < 0.005 else entry.mean  # prints 0.00 and not -0.00
+    text = shown(mean, entry.std).replace("±", r"\pm ")
     if entry.state == "partial":
         return f"${text}^*$"
     return rf"$\mathbf{{{text}}}$" if entry.best else f"${text}$"

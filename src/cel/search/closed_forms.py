@@ -16,7 +16,8 @@ from torch import Tensor
 __all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2", "nearest_l2_all"]
 
 NEGLIGIBLE = 1e-9  # of a row's largest |w|: moving such a column cannot close a gap
-HALVINGS = 40
+WIDENINGS = 6
+TURNS = 15
 LARGEST_RISE = 50.0
 
 
@@ -65,7 +66,7 @@ def nearest_elastic(
 
     For a price `mu` the cheapest offset is
     `clip(soft(mu w + 2 theta pull, l1) / (2 (1 + theta)), lower, upper)`, and `w . delta` never
-    falls as `mu` rises: bisect, then interpolate on the last segment, where it is linear.
+    falls as `mu` rises: bisect and interpolate.
 
     >>> box = torch.ones(1, 2)
     >>> nearest_elastic(torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]), -box, box, l1=2.0).delta
@@ -88,7 +89,7 @@ def nearest_elastic(
     room = torch.maximum(lower.abs(), upper.abs()).nan_to_num(posinf=1e6)
     full = (2 * (1 + theta) * room + weight + shift.abs()) / w.abs().clamp(min=1e-300)
     top = torch.where(w != 0, full, torch.zeros_like(w)).amax(1)
-    price = _smallest_price(reach, gap, top)
+    price = _smallest_price(reach, gap, top, w.square().sum(1) / (2 * (1 + theta)))
     delta = offset(price)
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
@@ -169,6 +170,7 @@ def nearest_l2_all(
                 lambda m, v=v, rest=rest: (v * offset(m[:, None] * v + rest)).sum(1),  # type: ignore[misc]
                 gap[:, c],
                 torch.minimum(full.amax(1), cap[:, c]),
+                v.square().sum(1) / 2,
             )
         cap = torch.minimum(cap, LARGEST_RISE * price.amax(1, keepdim=True))
         if bool(((price - before).abs() <= 1e-4 * before.abs() + 1e-9).all()):
@@ -183,14 +185,28 @@ def _drop_negligible(w: Tensor) -> Tensor:
     return torch.where(w.abs() > NEGLIGIBLE * w.abs().amax(1, keepdim=True), w, 0.0 * w)
 
 
-def _smallest_price(reach: Callable[[Tensor], Tensor], gap: Tensor, top: Tensor) -> Tensor:
-    """Return the smallest price at which `reach(price) >= gap`, or `top` where none does."""
-    low, high = torch.zeros_like(top), top
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        enough = reach(middle) >= gap
-        high, low = torch.where(enough, middle, high), torch.where(enough, low, middle)
+def _smallest_price(
+    reach: Callable[[Tensor], Tensor], gap: Tensor, top: Tensor, slope: Tensor
+) -> Tensor:
+    """Return the smallest price at which `reach(price) >= gap`, or `top` where none does.
+
+    `reach` is piecewise linear and never falls. Its slope is at most `slope`, which bounds the
+    price from below; from there the bracket is widened, then closed by turns of interpolation and
+    bisection, which is exact once both ends lie on one piece.
+    """
+    at_zero = reach(torch.zeros_like(top))
+    low = ((gap - at_zero).clamp(min=0) / slope.clamp(min=1e-300)).minimum(top)
+    high = low
+    for _ in range(WIDENINGS):
+        high = torch.where(reach(high) < gap, (4 * high).minimum(top), high)
+    high = torch.where(reach(high) < gap, top, high)
     at_low, at_high = reach(low), reach(high)
-    share = (gap - at_low) / (at_high - at_low).clamp(min=1e-300)
-    price = torch.where(at_high >= gap, low + share.clamp(0.0, 1.0) * (high - low), top)
-    return torch.where(at_low >= gap, low, price)
+    for turn in range(TURNS):
+        share = ((gap - at_low) / (at_high - at_low).clamp(min=1e-300)).clamp(0.0, 1.0)
+        share = torch.full_like(share, 0.5) if turn % 3 == 2 else share
+        middle = low + share * (high - low)
+        value = reach(middle)
+        enough = value >= gap
+        high, at_high = torch.where(enough, middle, high), torch.where(enough, value, at_high)
+        low, at_low = torch.where(enough, low, middle), torch.where(enough, at_low, value)
+    return torch.where(at_zero >= gap, torch.zeros_like(high), high)

@@ -137,7 +137,9 @@ class GLANCE(GroupMixin, ExplanationMethod):
             leaves = solve_tree(self, problem)
         else:
             everybody = np.arange(len(problem.query))
-            groups = solve_groups(self, problem, problem.query, self.n_actions)
+            groups = solve_groups(
+                self, problem, problem.query, self.n_actions, self.initial_clusters
+            )
             leaves = [Leaf(items=(), rows=everybody, groups=groups)]
         groups = [g for leaf in leaves for g in leaf.groups]
         if not groups:

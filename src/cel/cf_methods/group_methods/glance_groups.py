@@ -69,9 +69,19 @@ def effectiveness(groups: list[Group]) -> float:
     return float(torch.stack([g.flips for g in groups]).any(0).double().mean())
 
 
-def solve_groups(method: GLANCE, problem: Problem, query: Query, count: int) -> list[Group]:
-    """Return `count` actions (or fewer) for the rows of a query; none if no action is possible."""
-    size = max(count, min(method.initial_clusters, len(query)))
+def solve_groups(
+    method: GLANCE, problem: Problem, query: Query, count: int, clusters: int
+) -> list[Group]:
+    """Return `count` actions (or fewer) for the rows of a query; none if no action is possible.
+
+    Args:
+        method: the settings.
+        problem: what to fit on.
+        query: some rows of the problem.
+        count: actions wanted.
+        clusters: clusters to begin with.
+    """
+    size = max(count, min(clusters, len(query)))
     labels = first_clusters(query.x, size, method.random_state)
     homes = torch.stack([centroid(query.x[labels == k], problem.space) for k in _range(labels)])
     points, owners = local_counterfactuals(problem, homes, method.n_local, method.generator)
@@ -81,7 +91,7 @@ def solve_groups(method: GLANCE, problem: Problem, query: Query, count: int) -> 
     small = thin(around, points, problem.price) if method.sparsify else points
     pool = [extract(homes[owners], p, problem.space, problem.price) for p in (points, small)]
     labels, owned = _with_counterfactuals(labels, homes, owners.cpu().numpy(), problem)
-    clusters = merge_clusters(
+    merged = merge_clusters(
         query.x, labels, small, owned, 1 if method.select == "greedy" else count,
         problem.space, problem.price, method.weights,
     )  # fmt: skip
@@ -89,7 +99,7 @@ def solve_groups(method: GLANCE, problem: Problem, query: Query, count: int) -> 
         return _greedy(
             method, problem, query, _pool(pool, np.arange(len(points)), query.x, problem), count
         )
-    return _one_each(method, problem, query, clusters, pool)
+    return _one_each(method, problem, query, merged, pool)
 
 
 def _range(labels: np.ndarray) -> range:

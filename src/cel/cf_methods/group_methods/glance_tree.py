@@ -11,7 +11,6 @@ import torch
 from cel.cf_methods.group_methods.glance_groups import Group, effectiveness, solve_groups
 from cel.cf_methods.predicates import Item
 from cel.cf_methods.problem import Problem
-from cel.cf_methods.query import Query
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
 
@@ -77,17 +76,18 @@ def solve_tree(method: GLANCE, problem: Problem) -> list[Leaf]:
                 raise ConfigError(f"no feature {name!r} to split by; {did_you_mean(name, names)}")
         features = [names[n] for n in method.split_features]
     rows = np.arange(len(problem.query))
-    root = Leaf(items=(), rows=rows, groups=_solve(method, problem, rows))
-    return _grow(method, problem, root, features)
+    leaves = _grow(method, problem, Leaf(items=(), rows=rows, groups=[]), features)
+    if len(leaves) > 1:
+        return leaves
+    return [Leaf(items=(), rows=rows, groups=_solve(method, problem, rows))]
 
 
 def _solve(method: GLANCE, problem: Problem, rows: np.ndarray) -> list[Group]:
-    part = _part(problem.query, rows)
-    return solve_groups(method, problem, part, method.node_actions)
-
-
-def _part(query: Query, rows: np.ndarray) -> Query:
-    return query.select(torch.as_tensor(rows, device=query.x.device))
+    query = problem.query
+    part = query.select(torch.as_tensor(rows, device=query.x.device))
+    # Smaller nodes begin with fewer clusters, so that a level costs as much as the root.
+    clusters = -(-method.initial_clusters * len(rows) // len(query))
+    return solve_groups(method, problem, part, method.node_actions, clusters)
 
 
 def _grow(method: GLANCE, problem: Problem, leaf: Leaf, features: list[int]) -> list[Leaf]:

@@ -19,6 +19,7 @@ Completion = Literal["clip", "interior", "donor"]
 Order = Literal["gain", "difference"]
 
 MOST_LENGTHS = 64
+FEW_DONORS = 4  # tried at first; rows that none of them helps try all
 CHUNK_VALUES = 2**22
 
 
@@ -46,20 +47,12 @@ def complete(
     "interior" give their point for the first rule, which is what the rule says; "donor" gives
     none.
     """
-    n, k = rules.shape
-    points = query.x[:, None].expand(n, k, -1).clone()
-    works = torch.zeros_like(usable)
-    row, slot = usable.nonzero(as_tuple=True)
-    copies = min(len(reach.space), MOST_LENGTHS) + 1 if how == "donor" else 8
-    size = max(1, CHUNK_VALUES // (query.x.shape[1] * copies))
-    for first in range(0, len(row), size):
-        if query.budget.expired:
-            break
-        r, s = row[first : first + size], slot[first : first + size]
-        pairs = _Pairs(
-            query=query.select(r), reach=reach, price=donors.price, which=rules[r, s]
-        )
-        points[r, s], works[r, s] = _fill(pairs, donors, how, order)
+    work = _Work(query=query, reach=reach, donors=donors, rules=rules, how=how, order=order)
+    points, works = work.fill(usable, FEW_DONORS)
+    if how != "clip":
+        again = usable & ~works.any(1, keepdim=True)
+        more, these = work.fill(again, max((len(p) for p in donors.pools), default=1))
+        points, works = torch.where(these[..., None], more, points), works | these
     cost = donors.price(query.x[:, None], points).masked_fill(~works, torch.inf)
     best, every = cost.argmin(1), query.rows()
     x, rule = points[every, best], rules[every, best]
@@ -69,6 +62,43 @@ def complete(
         have = have | (usable[:, 0] & moved & reach.contains(x, rule))
     rule = torch.where(usable.any(1), rule, -1)
     return Completed(x=torch.where(have[:, None], x, torch.nan), rule=rule)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    query: Query
+    reach: Reach
+    donors: Donors
+    rules: Tensor
+    how: Completion
+    order: Order
+
+    def fill(self, wanted: Tensor, tries: int) -> tuple[Tensor, Tensor]:
+        """Return (points (n, k, d), whether they work (n, k)) for the wanted pairs (n, k)."""
+        query, (n, k) = self.query, self.rules.shape
+        points = query.x[:, None].expand(n, k, -1).clone()
+        works = torch.zeros_like(wanted)
+        row, slot = wanted.nonzero(as_tuple=True)
+        copies = max(min(len(self.reach.space), MOST_LENGTHS), tries) + 4
+        size = max(1, CHUNK_VALUES // (query.x.shape[1] * copies))
+        for first in range(0, len(row), size):
+            if query.budget.expired:
+                break
+            r, s = row[first : first + size], slot[first : first + size]
+            points[r, s], works[r, s] = self._fill(r, self.rules[r, s], tries)
+        return points, works
+
+    def _fill(self, rows: Tensor, which: Tensor, tries: int) -> tuple[Tensor, Tensor]:
+        query, reach, donors = self.query.select(rows), self.reach, self.donors
+        pairs = _Pairs(query=query, reach=reach, price=donors.price, which=which)
+        goal = reach.clip(query.region, which)
+        if self.how != "clip":
+            goal = donors.goals(query, which, reach, goal, tries)
+        must = reach.outside(query.x, which)
+        if self.how == "donor":
+            return _prefixes(pairs, goal, must, self.order)
+        point, works, _ = pairs.first(must[None], goal)
+        return point, works
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,24 +130,7 @@ class _Pairs:
         return points[number, every], works[number, every], number
 
 
-def _fill(
-    pairs: _Pairs, donors: Donors, how: Completion, order: Order
-) -> tuple[Tensor, Tensor]:
-    """Return (points (a, d), whether they reach the target (a,))."""
-    query, reach = pairs.query, pairs.reach
-    goal = reach.clip(query.region, pairs.which)
-    if how != "clip":
-        goal = donors.goals(query, pairs.which, reach, goal)
-    must = reach.outside(query.x, pairs.which)
-    if how == "donor":
-        return _prefixes(pairs, goal, must, order)
-    point, works, _ = pairs.first(must[None], goal)
-    return point, works
-
-
-def _prefixes(
-    pairs: _Pairs, goal: Tensor, must: Tensor, order: Order
-) -> tuple[Tensor, Tensor]:
+def _prefixes(pairs: _Pairs, goal: Tensor, must: Tensor, order: Order) -> tuple[Tensor, Tensor]:
     """Copy feature after feature from the goal until the target is reached.
 
     Up to 64 prefixes are tried at once; more features are first tried in steps, then singly
@@ -157,5 +170,5 @@ def _ranks(pairs: _Pairs, goal: Tensor, must: Tensor, order: Order) -> tuple[Ten
 
 def _descending(score: Tensor, extra: Tensor, must: Tensor) -> Tensor:
     score = score.masked_fill(~extra, -torch.inf)
-    rank = score.argsort(1, descending=True, stable=True).argsort(1) + 1
+    rank = score.argsort(dim=1, descending=True, stable=True).argsort(1) + 1
     return torch.where(must, 0, torch.where(extra, rank, score.shape[1] + 1))

@@ -30,7 +30,6 @@ class Donors:
         pools: for each rule the numbers of its donors.
         price: cost in bins; donors are near in it.
         movable: (d,) bool, columns that may be copied.
-        tries: donors tried for each row.
     """
 
     x: Tensor
@@ -38,7 +37,6 @@ class Donors:
     pools: tuple[Tensor, ...]
     price: Price
     movable: Tensor
-    tries: int = 4
 
     @classmethod
     def of(
@@ -54,12 +52,12 @@ class Donors:
         movable = torch.as_tensor(price.movable).to(x.device)[owner]
         return cls(x=x, y=y, pools=tuple(pools), price=price, movable=movable)
 
-    def nearest(self, query: Query, which: Tensor) -> tuple[Tensor, Tensor]:
+    def nearest(self, query: Query, which: Tensor, tries: int) -> tuple[Tensor, Tensor]:
         """Return (donors (a, k), whether they exist (a, k)) of row i in rule `which[i]`.
 
         Of a regression pool only rows within the tolerance of the row's own target count.
         """
-        k = min(self.tries, max((len(p) for p in self.pools), default=1))
+        k = min(tries, max((len(p) for p in self.pools), default=1))
         found = torch.zeros(len(query), k, dtype=torch.long, device=query.x.device)
         there = torch.zeros_like(found, dtype=torch.bool)
         for number in torch.unique(which).tolist():
@@ -81,28 +79,23 @@ class Donors:
             distance = distance.masked_fill(gap > query.model.tolerance - MARGIN, torch.inf)
         return distance
 
-    def goals(self, query: Query, which: Tensor, reach: Reach, nearest_point: Tensor) -> Tensor:
+    def goals(
+        self, query: Query, which: Tensor, reach: Reach, nearest_point: Tensor, tries: int
+    ) -> Tensor:
         """Return for every row the point at the end of its copying, inside its rule, (a, d).
 
-        That is the nearest donor with which the row reaches the target, or the nearest one if
-        none does. What cannot be copied stays, or moves to the nearest point of the box.
+        That is the nearest of `tries` donors with which the row reaches the target, or the
+        nearest one if none does. What cannot be copied stays, or moves to the nearest point of
+        the box.
         """
-        found, there = self.nearest(query, which)
-        goals = torch.stack(
-            [
-                self._reachable(query, which, reach, nearest_point, donor, known)
-                for donor, known in zip(found.T, there.T, strict=True)
-            ]
-        )
+        found, there = self.nearest(query, which, tries)
+        k, d = found.shape[1], query.x.shape[1]
+        many, rules = query.select(query.rows().repeat(k)), which.repeat(k)
+        usable = self.movable & there.T.reshape(-1, 1)
+        copied = torch.where(usable, self.x[found.T.reshape(-1)], many.x)
+        snapped: Tensor = many.region.snap(copied)
+        wrong = reach.outside(snapped, rules)[:, query.region.layout.owner]
+        goals = torch.where(wrong, nearest_point.repeat(k, 1), snapped).reshape(k, -1, d)
         works = (edit_margins(goals, query) >= MARGIN) & reach.contains(goals, which)
         best = works.to(torch.uint8).argmax(0)  # the first that works
         return goals[best, query.rows()]
-
-    def _reachable(
-        self, query: Query, which: Tensor, reach: Reach, nearest_point: Tensor, donor: Tensor,
-        known: Tensor,
-    ) -> Tensor:  # fmt: skip
-        copied = torch.where(self.movable & known[:, None], self.x[donor], query.x)
-        goal: Tensor = query.region.snap(copied)
-        wrong = reach.outside(goal, which)[:, query.region.layout.owner]
-        return torch.where(wrong, nearest_point, goal)

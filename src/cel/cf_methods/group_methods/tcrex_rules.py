@@ -57,9 +57,7 @@ class Rules:
         return len(self.lower)
 
 
-def find_rules(
-    surrogates: Surrogates, hit: np.ndarray, wanted: Wanted, budget: Budget
-) -> Rules:
+def find_rules(surrogates: Surrogates, hit: np.ndarray, wanted: Wanted, budget: Budget) -> Rules:
     """Return the maximal-valid boxes for the marked training rows (m,).
 
     If no box is as accurate as tau, tau becomes the best accuracy among the boxes with

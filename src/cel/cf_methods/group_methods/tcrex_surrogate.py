@@ -53,7 +53,7 @@ class Candidates:
     def hits(self, hit: np.ndarray) -> np.ndarray:
         """Return how many of the marked training rows (m,) each box holds, (B,)."""
         marks = np.asarray(hit, dtype=np.float64)
-        return np.concatenate([t.count(marks) for t in self._trees])[self._first]
+        return np.asarray(np.concatenate([t.count(marks) for t in self._trees])[self._first])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,9 +112,7 @@ class Surrogates:
             fidelity=scores[0], cut=cut, _trees=tuple(trees), _first=first,
         )  # fmt: skip
 
-    def _fit(
-        self, x: np.ndarray, smallest: int, budget: Budget
-    ) -> tuple[list[Any], bool]:
+    def _fit(self, x: np.ndarray, smallest: int, budget: Budget) -> tuple[list[Any], bool]:
         """Return the fitted trees, and whether the time ended before the last one."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 

@@ -7,46 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from cel.cf_methods.group_methods.tcrex_evaluate import HeldOut
 from cel.cf_methods.group_methods.tcrex_metarules import Metarules
-from cel.cf_methods.group_methods.tcrex_rules import Rules, inside
+from cel.cf_methods.group_methods.tcrex_rules import Rules
 from cel.cf_methods.problem import Applied, Problem
 from cel.cf_methods.query import MARGIN
 from cel.cf_methods.units import Unit
 from cel.cf_methods.wording import Term, Wording
 from cel.space import Feature
 
-__all__ = ["HeldOut", "box_terms", "box_units", "held_out_accuracy"]
+__all__ = ["box_terms", "box_units"]
 
 MOST_PARTS = 20  # metarules told with a rule, the largest first
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldOut:
-    """How accurate rules are on rows that the trees have not seen.
-
-    Attributes:
-        accuracy: share of the (row, rule) pairs with the row inside that have the outcome.
-        by_rule: (R,) the same for each rule, NaN for rules without rows.
-        rows: (R,) held-out rows in each rule.
-        source: where the rows come from.
-    """
-
-    accuracy: float
-    by_rule: np.ndarray
-    rows: np.ndarray
-    source: str
-
-
-def held_out_accuracy(rules: Rules, x: np.ndarray, hit: np.ndarray, source: str) -> HeldOut:
-    """Measure rules on rows (n, d), of which some have the target outcome (n,)."""
-    member = inside(x, rules.lower, rules.upper)
-    rows, right = member.sum(1), (member & hit).sum(1)
-    share = np.where(rows > 0, right / np.maximum(rows, 1), np.nan)
-    total = float(right.sum() / rows.sum()) if rows.sum() else float("nan")
-    return HeldOut(accuracy=total, by_rule=share, rows=rows, source=source)
 
 
 def box_terms(
@@ -89,7 +63,7 @@ def box_units(
         )
     return tuple(
         _part_unit(problem, rules, metarules, held_out, worth, number, i)
-        for number, i in enumerate(np.flatnonzero(metarules.rule >= 0))
+        for number, i in enumerate(np.flatnonzero(metarules.rule >= 0).tolist())
     )
 
 

@@ -17,7 +17,8 @@ __all__ = ["Incumbents", "SearchSettings", "optimise"]
 _CHUNK = 256  # rows whose local processes are held in memory together
 _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
-_STRIDE = 0.03  # first step of an ascent
+_STRIDE = float(__import__('os').environ.get('STRIDE','.2'))  # first step of an ascent
+_MOMENTUM = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,19 +208,19 @@ class _Search:
         """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
         numeric, shape = self.query.region.layout.numeric, x.shape
         source = rows.repeat_interleave(shape[1])
-        flat = x.flatten(1)
-        state = Adam().start(flat)
+        speed = torch.zeros_like(x)
 
         def loss(points: Tensor, _: Tensor) -> Tensor:
-            return -self.promise(posterior, points.reshape(shape), rows, bold).sum(1)
+            return -self.promise(posterior, points, rows, bold).sum(1)
 
         for left in range(self.settings.ascent, 0, -1):
-            stepper = Adam(_STRIDE * left / self.settings.ascent)
-            _, slope = row_gradient(loss, flat, rows)
-            slope = torch.where(numeric, slope.reshape(shape), 0.0).flatten(1)
-            flat = stepper.step(state, flat, slope, rows)
-            flat = self.query.project(flat.reshape(-1, shape[2]), source).reshape(shape[0], -1)
-        return flat.reshape(shape)
+            _, slope = row_gradient(loss, x, rows)
+            slope = torch.where(numeric, slope, torch.zeros_like(slope))
+            way = slope / slope.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+            speed = _MOMENTUM * speed + (1 - _MOMENTUM) * way
+            x = x - _STRIDE * left / self.settings.ascent * speed
+            x = self.query.project(x.flatten(0, 1), source).reshape(shape)
+        return x
 
 
 @torch.no_grad()

@@ -49,9 +49,17 @@ function checkbox(label, checked, change) {
   return el("label", { class: "check" }, input, label);
 }
 
+/* The colour of a method, lighter on dark ground. */
+function colour(name) {
+  const hex = METHOD[name].colour;
+  if (document.documentElement.dataset.theme !== "dark") return hex;
+  const light = [1, 3, 5].map((i) => Math.round(parseInt(hex.slice(i, i + 2), 16) * 0.74 + 255 * 0.26));
+  return `rgb(${light.join(",")})`;
+}
+
 function methodName(name) {
   const m = METHOD[name];
-  return [el("span", { class: "swatch", css: { "--c": m.colour }, "aria-hidden": "true" }), m.title,
+  return [el("span", { class: "swatch", css: { "--c": colour(name) }, "aria-hidden": "true" }), m.title,
     m.baseline ? el("span", { class: "tag", tabindex: "0", "data-tip": "Not run here: scores that come with the package." }, "shipped baseline") : null];
 }
 
@@ -79,6 +87,8 @@ function quantile(sorted, q) {
 function pvalue(p) { return p === null ? "not defined" : p < 0.001 ? "< 0.001" : p.toFixed(3); }
 const unique = (list) => [...new Set(list)];
 const arrow = (metric) => ({ higher: "↑", lower: "↓" }[METRIC[metric]?.better] || "");
+const isShare = (metric) => METRIC[metric]?.unit === "share";
+const narrow = () => innerWidth < 760;
 const metricTitle = (metric) => `${METRIC[metric]?.title || metric} ${arrow(metric)}`.trim();
 
 /* Cells that pass the filters, as positions. */
@@ -132,5 +142,5 @@ function heat(share, colour) {
   if (share === null || Number.isNaN(share)) return {};
   const part = Math.round(8 + 72 * Math.max(0, Math.min(1, share)));
   return { "--cell": `color-mix(in oklab, ${colour || "var(--accent)"} ${part}%, var(--card))`,
-    "--on": part > 52 ? "var(--card)" : "var(--ink)" };
+    "--on": part > 66 ? "var(--card)" : "var(--ink)" };
 }

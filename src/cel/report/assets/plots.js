@@ -55,15 +55,40 @@ function methodScatter(node, xMetric, yMetric, options) {
     traces.push({ x: front.map((p) => p.x), y: front.map((p) => p.y), mode: "lines", hoverinfo: "skip",
       line: { color: css("--accent"), width: 1.6, dash: "dot" } });
   }
-  for (const p of points) {
+  const sides = labelSides(points, xMetric, yMetric, node);
+  for (const [n, p] of points.entries()) {
     const m = METHOD[p.name];
-    traces.push({ x: [p.x], y: [p.y], mode: "markers+text", text: [m.title], textposition: "top center", cliponaxis: false,
+    traces.push({ x: [p.x], y: [p.y], mode: "markers+text", text: [m.title], textposition: sides[n], cliponaxis: false,
       textfont: { size: 11.5, color: best.has(p.name) ? css("--ink") : css("--muted") },
-      marker: { size: best.has(p.name) ? 14 : 11, symbol: m.symbol, color: m.colour, line: { width: best.has(p.name) ? 2 : 1, color: best.has(p.name) ? css("--ink") : css("--card") } },
+      marker: { size: best.has(p.name) ? 14 : 11, symbol: m.symbol, color: colour(p.name), line: { width: best.has(p.name) ? 2 : 1, color: best.has(p.name) ? css("--ink") : css("--card") } },
       hovertemplate: `<b>${m.title}</b><br>${METRIC[xMetric].title}: ${fine(p.x)}<br>${METRIC[yMetric].title}: ${fine(p.y)}<br>${p.n} problems<extra></extra>` });
   }
   plot(node, traces, { xaxis: metricAxis(xMetric), yaxis: metricAxis(yMetric), margin: { l: 60, r: 30, t: 30, b: 50 } });
   return { points, front };
+}
+
+/* Put each label on the side where it covers the fewest points and labels before it. */
+function labelSides(points, xMetric, yMetric, node) {
+  const width = (node.clientWidth || innerWidth) - 100, height = (parseFloat(node.style.height) || 460) - 100;
+  const place = (values, metric, size) => {
+    const v = values.map((u) => (isTime(metric) ? Math.log10(u) : u)), low = Math.min(...v), span = Math.max(...v) - low || 1;
+    return v.map((u) => ((u - low) / span) * size);
+  };
+  const x = place(points.map((p) => p.x), xMetric, width), y = place(points.map((p) => p.y), yMetric, height);
+  const taken = points.map((_, i) => ({ x: x[i], y: y[i], w: 12, h: 12 }));
+  return points.map((p, i) => {
+    const w = METHOD[p.name].title.length * 7 + 4, far = w / 2 + 11;
+    const spots = { "top center": [0, 15], "bottom center": [0, -15], "middle right": [far, 0], "middle left": [-far, 0] };
+    let best = null;
+    for (const [side, [dx, dy]] of Object.entries(spots)) {
+      const box = { x: x[i] + dx, y: y[i] + dy, w, h: 14 };
+      const hits = taken.filter((t, j) => j !== i && Math.abs(t.x - box.x) < (t.w + w) / 2 && Math.abs(t.y - box.y) < (t.h + 14) / 2).length
+        + (box.x - w / 2 < -40 || box.x + w / 2 > width + 30 ? 1 : 0);
+      if (!best || hits < best.hits) best = { hits, side, box };
+    }
+    taken.push(best.box);
+    return best.side;
+  });
 }
 
 function detailTrace(name, mine, xMetric, yMetric) {
@@ -75,6 +100,6 @@ function detailTrace(name, mine, xMetric, yMetric) {
     const [dataset, model] = key.split("|");
     x.push(a); y.push(b); text.push(`${METHOD[name].title}, ${DATASET[dataset].title}, ${MODEL[model].title}`);
   }
-  return { x, y, text, mode: "markers", opacity: 0.4, marker: { size: 6, symbol: METHOD[name].symbol, color: METHOD[name].colour },
+  return { x, y, text, mode: "markers", opacity: 0.4, marker: { size: 6, symbol: METHOD[name].symbol, color: colour(name) },
     hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>" };
 }

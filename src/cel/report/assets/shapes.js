@@ -27,12 +27,17 @@ function ticks(low, high, wanted) {
 
 function axisTicks(values, metric, scale) {
   const low = Math.min(...values), high = Math.max(...values);
+  if (isShare(metric)) return [0, 0.5, 1];
   if (scale(10) === 10) return ticks(low, high, 4);
   const powers = [];
   for (let p = -4; p <= 12; p++) powers.push(10 ** p);
-  const all = scale === Math.log10 ? powers : [...powers.slice(5).map((p) => -p).reverse(), 0, ...powers.slice(5)];
-  const inside = all.filter((v) => v >= low && v <= high);
-  return inside.length >= 2 ? inside.filter((_, i) => i % Math.ceil(inside.length / 5) === 0) : [low, high];
+  const large = powers.slice(5), signed = [...large.map((p) => -p).reverse(), 0, ...large];
+  const logarithmic = scale === Math.log10;
+  for (const all of [logarithmic ? powers : signed, logarithmic ? powers.flatMap((p) => [p, 2 * p, 5 * p]) : []]) {
+    const inside = all.filter((v) => v >= low && v <= high);
+    if (inside.length >= 2) return inside.filter((_, i) => i % Math.ceil(inside.length / 5) === 0);
+  }
+  return ticks(low, high, 3);
 }
 
 function tickText(v) {
@@ -43,7 +48,7 @@ function tickText(v) {
 
 /* groups: [{name, values}]; one box per method. */
 function boxPlot(groups, metric) {
-  const W = 230, H = 136, left = 38, top = 6, bottom = 8;
+  const W = narrow() ? 168 : 230, H = 136, left = 38, top = 6, bottom = 8;
   const everything = groups.flatMap((g) => g.values);
   const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img",
     "aria-label": `${metricTitle(metric)}: ` + groups.map((g) => `${METHOD[g.name].title} ${g.values.length ? fine(mean(g.values)) : "none"}`).join(", ") });
@@ -52,7 +57,8 @@ function boxPlot(groups, metric) {
     return chart;
   }
   const scale = axisScale(everything, metric);
-  let low = scale(Math.min(...everything)), high = scale(Math.max(...everything));
+  const ends = isShare(metric) ? [0, 1, ...everything] : everything;
+  let low = scale(Math.min(...ends)), high = scale(Math.max(...ends));
   const pad = (high - low) * 0.07 || Math.abs(high) * 0.1 || 0.5;
   low -= pad; high += pad;
   const y = (v) => top + (H - top - bottom) * (1 - (scale(v) - low) / (high - low));
@@ -66,8 +72,8 @@ function boxPlot(groups, metric) {
 }
 
 function oneBox(group, x, half, y) {
-  const colour = METHOD[group.name].colour, v = [...group.values].sort((a, b) => a - b);
-  const box = svg("g", { stroke: colour, fill: colour });
+  const paint = colour(group.name), v = [...group.values].sort((a, b) => a - b);
+  const box = svg("g", { stroke: paint, fill: paint });
   if (!v.length) {
     box.append(svg("text", { x, y: 122, "text-anchor": "middle", stroke: "none" }, "×"));
     box.setAttribute("data-tip", `${METHOD[group.name].title}: no value`);
@@ -78,8 +84,8 @@ function oneBox(group, x, half, y) {
   const inside = v.filter((u) => u >= q1 - reach && u <= q3 + reach);
   const ends = [inside[0], inside[inside.length - 1]];
   box.append(svg("line", { x1: x, x2: x, y1: y(ends[0]), y2: y(ends[1]) }),
-    svg("rect", { x: x - half, width: 2 * half, y: y(q3), height: Math.max(1.5, y(q1) - y(q3)), "fill-opacity": 0.38, rx: 1.5 }),
-    svg("line", { x1: x - half, x2: x + half, y1: y(q2), y2: y(q2), "stroke-width": 2.4 }));
+    svg("rect", { x: x - half, width: 2 * half, y: y(q3), height: Math.max(1.5, y(q1) - y(q3)), "fill-opacity": 0.5, rx: 1.5 }),
+    svg("line", { x1: x - half, x2: x + half, y1: y(q2), y2: y(q2), stroke: "var(--ink)", "stroke-width": 2 }));
   v.filter((u) => u < ends[0] || u > ends[1]).forEach((u) => box.append(svg("circle", { cx: x, cy: y(u), r: 1.8 })));
   box.setAttribute("data-tip", `${METHOD[group.name].title}: median ${fine(q2)}, quartiles ${fine(q1)} to ${fine(q3)}, ${v.length} values`);
   return box;
@@ -87,28 +93,28 @@ function oneBox(group, x, half, y) {
 
 /* Mean ranks on a line; methods joined by a bar are not significantly different (Nemenyi). */
 function rankDiagram(ranking) {
-  const k = ranking.methods.length, W = 860, left = 190, right = W - 190;
+  const k = ranking.methods.length, W = narrow() ? 460 : 860, side = narrow() ? 112 : 190, left = side, right = W - side;
   const leftCount = Math.ceil(k / 2), cliques = rankCliques(ranking);
   const top = 64 + cliques.length * 11, H = top + 24 * leftCount + 6;
   const lowest = 1, highest = Math.max(k, 2);
   const x = (r) => left + ((r - lowest) / (highest - lowest)) * (right - left);
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", style: "min-width:620px",
+  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", style: `min-width:${Math.min(W, 620)}px`,
     "aria-label": "Critical-difference diagram: " + ranking.methods.map((m, i) => `${METHOD[m].title} ${ranking.rank[i].toFixed(2)}`).join(", ") });
   chart.append(svg("line", { class: "rule", x1: left, x2: right, y1: 50, y2: 50 }));
   for (let r = lowest; r <= highest; r++) {
     chart.append(svg("line", { class: "rule", x1: x(r), x2: x(r), y1: 45, y2: 50 }), svg("text", { x: x(r), y: 40, "text-anchor": "middle" }, String(r)));
   }
   if (ranking.difference !== null) {
-    const end = Math.min(x(lowest + ranking.difference), W - 20);
+    const end = Math.min(x(lowest + ranking.difference), W - 12);
     chart.append(svg("path", { class: "rule", d: `M${left} 12 V20 M${left} 16 H${end} M${end} 12 V20` }),
-      svg("text", { x: end + 7, y: 20, class: "strong" }, `critical difference ${ranking.difference.toFixed(2)}`));
+      svg("text", { x: left - 8, y: 20, "text-anchor": "end" }, `CD = ${ranking.difference.toFixed(2)}`));
   }
   cliques.forEach(([a, b], i) => chart.append(svg("line", { class: "bar", x1: x(ranking.rank[a]) - 4, x2: x(ranking.rank[b]) + 4, y1: 61 + i * 11, y2: 61 + i * 11 })));
   ranking.methods.forEach((m, i) => {
     const onLeft = i < leftCount, line = onLeft ? i : k - 1 - i, y = top + 24 * line + 8, at = x(ranking.rank[i]);
     const end = onLeft ? left - 12 : right + 12;
-    chart.append(svg("path", { d: `M${at} 50 V${y} H${end}`, fill: "none", stroke: METHOD[m].colour, "stroke-width": 1.8 }),
-      svg("circle", { cx: at, cy: 50, r: 4, fill: METHOD[m].colour }),
+    chart.append(svg("path", { d: `M${at} 50 V${y} H${end}`, fill: "none", stroke: colour(m), "stroke-width": 1.8 }),
+      svg("circle", { cx: at, cy: 50, r: 4, fill: colour(m) }),
       svg("text", { class: "strong", x: onLeft ? end - 6 : end + 6, y: y + 4, "text-anchor": onLeft ? "end" : "start" },
         `${METHOD[m].title}  ${ranking.rank[i].toFixed(2)}`));
   });

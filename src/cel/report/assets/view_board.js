@@ -62,12 +62,13 @@ function rankCard(group) {
   const head = columns.map((c) => el("th", { scope: "col" }, tip(METRIC[c].meaning, metricTitle(c))));
   return card(`${group.title}: mean ranks`,
     paragraph("1 is best. Ranks are taken per problem and averaged; the first column is the plain average of the others and only sorts the table: how much each criterion matters is yours to decide."),
-    scroller(el("table", { class: "heat sticky" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "Method"), el("th", { scope: "col" }, "Average"), head)), el("tbody", {}, body)), "Mean ranks"));
+    scroller(el("table", { class: "heat sticky wide" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "Method"), el("th", { scope: "col" }, "Average"), head)), el("tbody", {}, body)), "Mean ranks"));
 }
 
 function testText(r) {
   const left = r.left_out.length ? ` Left out, with values on less than half of the problems: ${r.left_out.map((m) => METHOD[m].title).join(", ")}.` : "";
-  const friedman = r.p === null ? "Friedman's test needs three methods and two problems." : `Friedman's test that all methods are alike: p ${r.p < 0.001 ? "< 0.001" : `= ${r.p.toFixed(3)}`}.`;
+  const alike = r.methods.length > 2 && r.problems > 1 ? "All methods have the same values, so there is nothing to test." : "Friedman's test needs three methods and two problems.";
+  const friedman = r.p === null ? alike : `Friedman's test that all methods are alike: p ${r.p < 0.001 ? "< 0.001" : `= ${r.p.toFixed(3)}`}.`;
   return paragraph(`${friedman} Ranked on ${r.problems} of ${r.of} problems, those on which every ranked method has a value.${left}`);
 }
 
@@ -76,7 +77,7 @@ function intervalPlot(node, r) {
   plot(node, [{
     x: order.map((i) => r.mean[i]), y: order.map((i) => METHOD[r.methods[i]].title), mode: "markers", type: "scatter",
     error_x: { type: "data", symmetric: false, array: order.map((i) => r.high[i] - r.mean[i]), arrayminus: order.map((i) => r.mean[i] - r.low[i]), color: css("--muted"), thickness: 1.4, width: 4 },
-    marker: { size: 11, color: order.map((i) => METHOD[r.methods[i]].colour) },
+    marker: { size: 11, color: order.map((i) => colour(r.methods[i])) },
     text: order.map((i) => `${fine(r.low[i])} to ${fine(r.high[i])}`), hovertemplate: "<b>%{y}</b> %{x:.4g}<br>95 %: %{text}<extra></extra>",
   }], { xaxis: { title: { text: metricTitle(BOARD_UI.metric), standoff: 8 } }, yaxis: { showgrid: false, ticksuffix: "  " }, margin: { l: 90, r: 18, t: 8, b: 46 } });
 }
@@ -97,7 +98,7 @@ function winTable(r) {
   const body = r.win_methods.map((m, i) => el("tr", {}, el("th", { scope: "row", class: "method" }, methodName(m)), r.wins[i].map((v, j) =>
     el("td", { css: v === null ? {} : heat(Math.abs(v - 0.5) * 1.8, v >= 0.5 ? "var(--good)" : "var(--bad)"),
       "data-tip": v === null ? null : `${METHOD[m].title} against ${METHOD[r.win_methods[j]].title}: ${Math.round(100 * v)} %` }, v === null ? "" : String(Math.round(100 * v))))));
-  return el("table", { class: "heat sticky", id: "win-table" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "%"), head)), el("tbody", {}, body));
+  return el("table", { class: "heat sticky wide", id: "win-table" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "%"), head)), el("tbody", {}, body));
 }
 
 /* Distances on the rows that all methods solved, averaged over problems. */

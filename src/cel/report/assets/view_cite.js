@@ -9,7 +9,7 @@ VIEWS.push({
     root.append(card("Cite", paragraph(`Computed until ${c.computed}.`), textBlock("BibTeX", c.bibtex, "bibtex")),
       el("div", { class: "grid2" },
         card("Environment", scroller(el("table", { class: "wide" }, el("tbody", {}, rows)), "Environment"), textBlock("As JSON", environment, "environment")),
-        card("Files beside this page", el("ul", {}, [["scores.csv", "every score: one line per cell and metric"], ["tables.tex", "the paper's tables in LaTeX"], ["figures/", "its figures as SVG and PNG"]].map(([name, text]) =>
+        card("Files beside this page", el("ul", {}, [["scores.csv", "every score: one line per cell and metric"], ["tables.tex", "the paper's tables in LaTeX"], ["figures/", "its figures as SVG and PNG"], ["suite.json", "what was run"]].map(([name, text]) =>
           el("li", {}, el("a", { href: name }, name), ` ${text}`))), paragraph("The same run again:"), el("pre", {}, `cel run suite.json --out ${D.meta.suite}\ncel report ${D.meta.suite}`))),
       card("Configuration of the suite", textBlock("As JSON", suite, "suite")));
   },

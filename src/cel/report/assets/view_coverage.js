@@ -29,7 +29,7 @@ function coverageTable(chosen) {
     groups.get(key).push(i);
   }
   const body = datasetsOf(chosen).map((d) => el("tr", {}, el("th", { scope: "row", class: "method" }, DATASET[d].title), methods.map((m) => coverageCell(d, m, groups.get(`${d}|${m}`)))));
-  return el("table", { class: "heat sticky", id: "coverage-table" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "Dataset"), methods.map((m) => el("th", { scope: "col" }, METHOD[m].title)))), el("tbody", {}, body));
+  return el("table", { class: "heat sticky wide", id: "coverage-table" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "Dataset"), methods.map((m) => el("th", { scope: "col" }, METHOD[m].title)))), el("tbody", {}, body));
 }
 
 function coverageCell(dataset, method, mine) {

@@ -1,6 +1,7 @@
 "use strict";
 /* Is recourse as likely and as cheap for one protected group as for another? */
 
+const MARKS = [["circle", "●"], ["diamond", "◆"], ["square", "■"], ["triangle-up", "▲"], ["star", "★"], ["x", "✖"], ["cross", "✚"], ["hexagon", "⬢"]];
 const FAIR = { effectiveness_gap: "Gap in success", cost_gap: "Gap in cost" };
 
 VIEWS.push({
@@ -16,27 +17,30 @@ VIEWS.push({
     root.append(paragraph("Largest difference between the groups of a protected feature: in the share of people who get a verified answer, and in what it costs them (mean Gower distance). 0 is even-handed.", "lead"));
     for (const metric of metrics) {
       const node = plotBox(80 + 34 * methodsOf(chosen).length);
-      root.append(card(`${FAIR[metric]} ↓`, paragraph(METRIC[metric]?.meaning || ""), node));
+      root.append(card(`${FAIR[metric]} ↓`, paragraph(METRIC[metric]?.meaning || ""), markLegend(datasetsOf(chosen)), node));
       gapPlot(node, metric, chosen);
     }
     root.append(groupCard(metrics, chosen));
   },
 });
 
+function markLegend(datasets) {
+  return el("ul", { class: "legend muted" }, datasets.map((d, n) => el("li", {}, `${MARKS[n % MARKS.length][1]} ${DATASET[d].title}`)));
+}
+
 function gapPlot(node, metric, chosen) {
   const methods = methodsOf(chosen).reverse(), datasets = datasetsOf(chosen);
-  const symbols = ["circle", "diamond", "square", "cross", "triangle-up", "star", "x", "hexagon"];
   const traces = datasets.map((d, n) => {
-    const x = [], y = [], colour = [], text = [];
+    const x = [], y = [], paint = [], text = [];
     for (const m of methods) {
       const v = known(chosen.filter((i) => CELLS.method[i] === m && CELLS.dataset[i] === d).map((i) => at(metric, i)));
       if (!v.length) continue;
-      x.push(mean(v)); y.push(METHOD[m].title); colour.push(METHOD[m].colour); text.push(`${DATASET[d].title}, ${v.length} cells`);
+      x.push(mean(v)); y.push(METHOD[m].title); paint.push(colour(m)); text.push(`${DATASET[d].title}, ${v.length} cells`);
     }
-    return { x, y, text, name: DATASET[d].title, mode: "markers", marker: { size: 11, color: colour, symbol: symbols[n % symbols.length], line: { width: 1, color: css("--card") } }, hovertemplate: "<b>%{y}</b> %{x:.3g}<br>%{text}<extra></extra>" };
+    return { x, y, text, name: DATASET[d].title, mode: "markers", cliponaxis: false, marker: { size: 11, color: paint, symbol: MARKS[n % MARKS.length][0], line: { width: 1, color: css("--card") } }, hovertemplate: "<b>%{y}</b> %{x:.3g}<br>%{text}<extra></extra>" };
   });
   plot(node, traces, { xaxis: { rangemode: "tozero", title: { text: FAIR[metric], standoff: 8 } }, yaxis: { ticksuffix: "  ", type: "category", categoryarray: methods.map((m) => METHOD[m].title) },
-    margin: { l: 90, r: 18, t: 6, b: 46 }, showlegend: datasets.length > 1, legend: { orientation: "h", y: 1.08, font: { size: 11.5 } } });
+    margin: { l: 90, r: 18, t: 6, b: 46 } });
 }
 
 function groupCard(metrics, chosen) {

@@ -44,7 +44,9 @@ function glanceCard() {
     return el("tr", { class: "group" }, el("th", { scope: "row" }, PARADIGM[p]), columns.map(([metric]) => {
       const r = rankings[metric];
       if (!r) return el("td", { class: "text muted" }, "–");
-      return el("td", { class: "text" }, el("div", {}, methodName(r.methods[0])),
+      const ties = r.rank.filter((v) => v === r.rank[0]).length;
+      const lead = ties === r.methods.length ? "all alike" : ties > 1 ? `${ties} methods share the lead` : methodName(r.methods[0]);
+      return el("td", { class: "text" }, el("div", {}, lead),
         el("span", { class: "muted small" }, `${fine(r.mean[0])}, rank ${r.rank[0].toFixed(1)} of ${r.methods.length}`));
     }));
   });

@@ -34,7 +34,7 @@ function paperTable(t) {
       x.entries.map(entryCell));
   });
   const head = t.titles.map((title, i) => el("th", { scope: "col" }, tip(METRIC[t.metrics[i]]?.meaning || "", `${title} ${arrow(t.metrics[i])}`)));
-  return card(t.caption, scroller(el("table", { class: "wide", id: `table-${t.name}` },
+  return card(t.caption, scroller(el("table", { class: "wide paper", id: `table-${t.name}` },
     el("thead", {}, el("tr", {}, el("th", { class: "text", scope: "col" }, "Dataset"), el("th", { class: "text", scope: "col" }, "Method"), head)), el("tbody", {}, body)), t.caption));
 }
 

@@ -30,7 +30,7 @@ VIEWS.push({
   render(root, again) {
     const speed = firstOf(["ms_per_row", "time_s"]);
     const options = axisOptions().filter(([m]) => !isTime(m));
-    TIME_UI.y ||= firstOf(["success", "density_percentile"]);
+    TIME_UI.y ||= firstOf(["density_percentile", "prob_plausibility", "success"]);
     const node = plotBox(460);
     root.append(card("Time against quality", el("div", { class: "controls" }, picker("Quality", options, TIME_UI.y, (v) => { TIME_UI.y = v; again(); })), node), timeCard());
     methodScatter(node, speed, TIME_UI.y, { detail: true });

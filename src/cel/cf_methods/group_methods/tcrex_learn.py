@@ -1,0 +1,159 @@
+"""From training rows to boxes, donors, metarules and words, for one target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from cel.cf_methods.group_methods.tcrex_donors import Donors
+from cel.cf_methods.group_methods.tcrex_evaluate import (
+    HeldOut,
+    cross_fitted_accuracy,
+    held_out_accuracy,
+    metarule_agreement,
+)
+from cel.cf_methods.group_methods.tcrex_metarules import Metarules, learn_metarules
+from cel.cf_methods.group_methods.tcrex_reach import Reach
+from cel.cf_methods.group_methods.tcrex_rules import Rules, Wanted, find_rules
+from cel.cf_methods.group_methods.tcrex_units import box_terms, box_units
+from cel.cf_methods.problem import Learned, Problem
+from cel.cf_methods.wording import Wording
+from cel.space import FeatureSpace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cel.cf_methods.group_methods.tcrex import TCREx
+
+__all__ = ["Learnt", "actionable_views", "learn_boxes"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learnt:
+    """What is needed to answer rows.
+
+    Attributes:
+        rules: the boxes.
+        reach: how rows get into them.
+        donors: training rows to copy from.
+        metarules: which rows share a rule.
+        coverage: (L,) share of the fitted rows in each metarule.
+        wording: decodes bounds.
+    """
+
+    rules: Rules
+    reach: Reach
+    donors: Donors
+    metarules: Metarules
+    coverage: np.ndarray
+    wording: Wording
+
+    def table(self) -> pd.DataFrame:
+        """Return one line per metarule, the largest first."""
+        import pandas as pd
+
+        features, told = self.reach.space.features, self.metarules
+        lines = []
+        for m in np.argsort(-self.coverage, kind="stable"):
+            who = box_terms(self.wording, features, told.lower[[m]], told.upper[[m]])
+            lines.append((int(told.rule[m]), _text(who, "everybody"), float(self.coverage[m])))
+        rules = [
+            _text(box_terms(self.wording, features, low[None], high[None]), "nothing")
+            for low, high in zip(self.rules.lower, self.rules.upper, strict=True)
+        ]
+        rows = [(r, who, rules[r] if r >= 0 else "no rule is in reach", c) for r, who, c in lines]
+        return pd.DataFrame(rows, columns=["rule", "if", "then", "coverage"])
+
+
+def _text(terms: tuple[Any, ...], otherwise: str) -> str:
+    return " and ".join(map(str, terms)) or otherwise
+
+
+def actionable_views(space: FeatureSpace, actionable: bool) -> tuple[np.ndarray, ...]:
+    """Return the sets of columns that trees are grown on: all, the mutable, the quite free."""
+    every = np.arange(space.width)
+    if not actionable:
+        return (every,)
+    mutable = space.mutable_mask
+    free = mutable & np.array([f.direction == "any" for f in space])
+    views = [every]
+    for features in (mutable, free):
+        columns = every[features[space.owner]]
+        if len(columns) and len(columns) < len(views[-1]):
+            views.append(columns)
+    return tuple(views)
+
+
+def learn_boxes(method: TCREx, problem: Problem) -> Learned:
+    """Run all steps of T-CREx for one target."""
+    hit, budget = problem.hit.cpu().numpy(), problem.query.budget
+    if not hit.any():
+        return Learned(reason="no training row has the target outcome")
+    wanted = Wanted(
+        tau=method.tau, rho=method.rho, tau_floor=method.tau_floor, max_rules=method.max_rules
+    )
+    rules = find_rules(method.surrogates_, hit, wanted, budget)
+    if not len(rules):
+        return Learned(reason="the surrogate has no split: no box is smaller than the space")
+    state = _state(method, problem, rules)
+    held_out = _held_out(method, problem, hit, rules, wanted)
+    applied = method._apply(state, problem.query)
+    units = box_units(
+        problem, rules, state.metarules, held_out, applied, by_rule=method.groups == "rule"
+    )
+    unseen = method._seen_later
+    other = None if unseen is None else unseen.x[~method._hits(problem.key, unseen)].numpy()
+    logs = {
+        "tau_effective": rules.tau,
+        "rho_effective": rules.rho,
+        "rules": len(rules),
+        "metarules": len(state.metarules),
+        "fidelity": method.surrogates_.at(rules.rho, budget).fidelity,
+        "held_out_accuracy": held_out.accuracy,
+        "held_out_source": held_out.source,
+        "metarule_agreement": metarule_agreement(state.reach, state.metarules, problem, other),
+        "out_of_reach": float((applied.unit < 0).double().mean()),
+        "cut": rules.cut,
+    }
+    return Learned(
+        units=units, state=state, budget_hit=bool(rules.cut), logs=logs, applied=applied
+    )
+
+
+def _state(method: TCREx, problem: Problem, rules: Rules) -> Learnt:
+    train, space = problem.train, problem.space
+    reach = Reach.of(rules, train.x, space)
+    donors = Donors.of(
+        rules,
+        train.x,
+        train.y,
+        method._near(problem.key, train, 1.5),
+        problem.price,
+        limit=method.max_donors,
+        owner=torch.as_tensor(space.owner).to(train.x.device),
+        seed=method.random_state,
+    )
+    metarules = learn_metarules(reach, problem)
+    part = metarules.part_of(problem.query.x.cpu().numpy())
+    return Learnt(
+        rules=rules,
+        reach=reach,
+        donors=donors,
+        metarules=metarules,
+        coverage=np.bincount(part, minlength=len(metarules)) / max(len(part), 1),
+        wording=problem.wording,
+    )
+
+
+def _held_out(
+    method: TCREx, problem: Problem, hit: np.ndarray, rules: Rules, wanted: Wanted
+) -> HeldOut:
+    unseen = method._seen_later
+    if unseen is None:
+        budget = problem.query.budget
+        return cross_fitted_accuracy(method.surrogates_, hit, wanted, budget, len(rules))
+    marks = method._hits(problem.key, unseen).numpy()
+    return held_out_accuracy(rules, unseen.x.numpy(), marks)
