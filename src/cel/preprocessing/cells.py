@@ -7,10 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cel.errors import DataError
 from cel.preprocessing.blocks import Blocks
 from cel.space import Feature, FeatureSpace
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "check_rows"]
 
 
 class Cells(nn.Module):
@@ -79,7 +80,8 @@ class Cells(nn.Module):
     def quantize(self, v: Tensor) -> Tensor:
         """Return the discrete row in whose cell `v` lies."""
         anchor, step = self.anchor.double(), self.step.double()
-        grid = (anchor + step * self._level(v)).to(v.dtype)
+        # decimals: what was zero must not come back as 1e-17
+        grid = torch.round(anchor + step * self._level(v), decimals=15).to(v.dtype)
         if not self.n_block:
             return self.join(v, grid, v[..., self.block])
         winner = self._winner(v)
@@ -109,3 +111,9 @@ def _step(feature: Feature) -> float:
 
 def _row(values: list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)[None, :]
+
+
+def check_rows(x: Tensor, space: FeatureSpace) -> None:
+    """Raise unless `x` has the columns of `space`."""
+    if x.shape[-1] != space.width:
+        raise DataError(f"expected rows of {space.width} columns, got shape {tuple(x.shape)}")

@@ -21,11 +21,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from cel.errors import DataError
-from cel.preprocessing.cells import Cells
+from cel.preprocessing.cells import Cells, check_rows
+from cel.preprocessing.dequantization_variational import VariationalDequantizer
 from cel.space import FeatureSpace
 
-__all__ = ["Dequantizer", "NoiseDequantizer", "UniformDequantizer", "importance_bound"]
+__all__ = [
+    "Dequantizer",
+    "NoiseDequantizer",
+    "UniformDequantizer",
+    "VariationalDequantizer",
+    "importance_bound",
+]
 
 LogDensity = Callable[[Tensor], Tensor]
 
@@ -105,7 +111,7 @@ class NoiseDequantizer(Dequantizer):
 
 def importance_bound(
     log_prob: LogDensity,
-    dequantizer: Dequantizer,
+    dequantizer: Dequantizer | VariationalDequantizer,
     x: Tensor,
     *,
     samples: int = 1,
@@ -140,12 +146,6 @@ def inner(u: Tensor) -> Tensor:
     """Keep numbers off the ends of (0, 1), where a logit is infinite."""
     margin = torch.finfo(torch.float32).eps
     return u.clamp(margin, 1 - margin)
-
-
-def check_rows(x: Tensor, space: FeatureSpace) -> None:
-    """Raise unless `x` has the columns of `space`."""
-    if x.shape[-1] != space.width:
-        raise DataError(f"expected rows of {space.width} columns, got shape {tuple(x.shape)}")
 
 
 def _like(x: Tensor, columns: int) -> Tensor:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cel.preprocessing.cells import Cells
-from cel.preprocessing.dequantization import check_rows
+from cel.preprocessing.cells import Cells, check_rows
 from cel.space import FeatureSpace
 
 __all__ = ["VariationalDequantizer"]

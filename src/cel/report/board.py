@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from cel.report.catalogue import RANKED, metric_info
@@ -32,25 +31,26 @@ def ranking(table: pd.DataFrame, metric: str) -> dict[str, Any] | None:
     """Return ranks, intervals, tests and win rates of a table of problems, as JSON values.
 
     A method with values on less than half of the problems is left out of the ranking and named
-    in `left_out`; the ranks use the problems on which all others have a value. None if fewer
-    than two methods or no problem remain.
+    in `left_out`; ranks, means and tests use the problems on which all others have a value.
+    None if fewer than two methods or no problem remain.
     """
     lower = metric_info(metric).better == "lower"
     known = table.notna().mean()
     kept = table[list(known.index[known >= 0.5])]
-    if kept.shape[1] < 2 or kept.dropna().empty:
+    whole = kept.dropna()
+    if kept.shape[1] < 2 or whole.empty:
         return None
     found = rank_methods(kept, lower_is_better=lower)
     names = [str(m) for m in found.ranks.index]
     wins = win_rates(table, lower_is_better=lower)
     order = [*names, *(str(m) for m in table.columns if m not in names)]
     place = {m: i for i, m in enumerate(names)}
-    spread = [bootstrap_interval(kept[m].to_numpy(float)) for m in names]
+    spread = [bootstrap_interval(whole[m].to_numpy(float)) for m in names]
     pairs = zip(found.pairs["a"], found.pairs["b"], found.pairs["p"], strict=True)
     return {
         "methods": names,
         "rank": [short(r) for r in found.ranks],
-        "mean": [short(kept[m].mean()) for m in names],
+        "mean": [short(whole[m].mean()) for m in names],
         "low": [short(low) for low, _ in spread],
         "high": [short(high) for _, high in spread],
         "problems": found.problems,
@@ -89,7 +89,7 @@ def _by_metric(scores: pd.DataFrame) -> dict[str, Any]:
 def short(value: Any) -> float | None:
     """Return a number with five digits for JSON; None for what is not finite.
 
-    >>> short(np.float64(0.1234567)), short(math.inf)
+    >>> short(0.1234567), short(math.inf)
     (0.12346, None)
     """
     number = float(value)

@@ -35,7 +35,9 @@ def citation(run: RunData) -> dict[str, Any]:
     ]
     moment = datetime.datetime.fromtimestamp(max(moments, default=0), tz=datetime.UTC)
     return {
-        "bibtex": bibtex(run.suite.name, str(environment.get("cel", cel.__version__)), moment.year),
+        "bibtex": bibtex(
+            run.suite.name, str(environment.get("cel", cel.__version__)), moment.year
+        ),
         "suite": run.store.read_json("suite.json"),
         "environment": environment,
         "computed": moment.date().isoformat(),

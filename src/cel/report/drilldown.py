@@ -36,7 +36,7 @@ class Sample:
 def stored_results(
     store: Store, plan: Plan
 ) -> Iterator[tuple[Block, dict[str, ExplanationResult]]]:
-    """Give each block with the stored results of its methods; unreadable files are left out."""
+    """Give each block with the stored results of its methods; unreadable ones are left out."""
     for block in plan.blocks:
         found = {}
         for cell in block.cells:
@@ -46,7 +46,7 @@ def stored_results(
             try:
                 found[cell.method.label] = ExplanationResult.from_parquet(path)
             except (CelError, OSError, ValueError, KeyError):
-                store.log("unreadable", stage="explain", key=cell.explain_key)
+                continue  # scores stand on their own; `cel run` repairs the file
         yield block, found
 
 
@@ -73,7 +73,7 @@ def encode_samples(samples: list[Sample], *, budget: int = 5_000_000) -> list[di
 
 
 def _encode(sample: Sample, limit: int) -> dict[str, Any]:
-    """{features, ids, originals, methods: {label: {rows, status, before, target, after, changes}}}
+    """Return originals once, and per method what became of them.
 
     `rows` are positions in `ids`; a change is [position of the feature, new value].
     """

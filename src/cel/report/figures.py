@@ -88,9 +88,7 @@ def figure_parts(spec: FigureSpec, scores: pd.DataFrame) -> Parts | None:
     methods = method_order(set(rows["method"]))
     printed = [m for m in methods if m in spec.methods or m not in COLOURS]
     datasets = [d for d in spec.datasets if d in known]
-    return Parts(
-        datasets or known, printed or methods, [m for m in metrics if m], known, methods
-    )
+    return Parts(datasets or known, printed or methods, [m for m in metrics if m], known, methods)
 
 
 def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
@@ -106,7 +104,7 @@ def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     out = []
-    style = {"svg.hashsalt": "cel", "svg.fonttype": "none", "font.size": 7.5}
+    style: dict[Any, Any] = {"svg.hashsalt": "cel", "svg.fonttype": "none", "font.size": 7.5}
     with matplotlib.rc_context(style):
         for spec in FIGURES:
             parts = figure_parts(spec, scores)

@@ -100,7 +100,9 @@ def _plotly() -> str:
 
 def _json(data: Any) -> str:
     """Return JSON that cannot end the script element that holds it."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=str)
+    text = json.dumps(
+        data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=str
+    )
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

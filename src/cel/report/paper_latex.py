@@ -15,7 +15,7 @@ _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 
 
 def tables_to_latex(tables: Iterable[PaperTable]) -> str:
-    """Return one `table*` per table, ready for \\input; needs booktabs and multirow."""
+    """Return one `table*` per table, ready to be included; needs booktabs and multirow."""
     head = "% Needs: booktabs, multirow. Mean and sample standard deviation over folds.\n"
     return head + "\n".join(_one(t) for t in tables)
 

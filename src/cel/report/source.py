@@ -11,8 +11,8 @@ from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, pac
 from cel.benchmark.collect import cell_table
 from cel.benchmark.plan import method_class
 from cel.protocols import Task
-from cel.report.catalogue import scope_of
-from cel.report.tables import BASELINE, with_baselines
+from cel.report.catalogue import method_title, scope_of
+from cel.report.tables import BASELINE, baseline_path, with_baselines
 
 __all__ = ["RunData", "read_run"]
 
@@ -54,8 +54,10 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
     """
     store, plan = open_run(folder)
     own, cells = collect(store, plan), cell_table(store, plan).drop(columns="key")
-    differing = _differs(plan.suite) if baselines else "baselines were not asked for"
+    differing = _differs(plan.suite) if baselines else "they were not asked for"
     scores = with_baselines(own, "" if differing else plan.suite.name)
+    planned = scores["method"].isin([m.label for m in plan.suite.methods])
+    scores = scores[(scores["source"] != BASELINE) | ~planned].reset_index(drop=True)
     added = sorted(set(scores.loc[scores["source"] == BASELINE, "method"]))
     cells["source"] = "run"
     shipped = scores[(scores["source"] == BASELINE) & (scores["metric"] == "rows")]
@@ -69,7 +71,7 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
             _paradigm(m, tasks[d], scopes)
             for d, m in zip(table["dataset"], table["method"], strict=True)
         ]
-    return RunData(store, plan, scores, cells, _remarks(differing, added, baselines))
+    return RunData(store, plan, scores, cells, _remarks(plan.suite.name, differing, added))
 
 
 def _paradigm(method: str, task: Task, scopes: dict[str, str]) -> str:
@@ -94,9 +96,10 @@ def _differs(suite: Suite) -> str:
     return ""
 
 
-def _remarks(differing: str, added: list[str], asked: bool) -> tuple[str, ...]:
+def _remarks(suite: str, differing: str, added: list[str]) -> tuple[str, ...]:
     if added:
-        return (f"Shipped baseline scores stand in for methods not run: {', '.join(added)}.",)
-    if differing and asked:
-        return (f"No shipped baselines are shown, because {differing}.",)
+        titles = ", ".join(method_title(m) for m in added)
+        return (f"Shipped baseline scores stand in for methods that were not run: {titles}.",)
+    if differing and baseline_path(suite).exists():
+        return (f"Shipped baseline scores are not shown, because {differing}.",)
     return ()

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from cel.benchmark.compare import compare_with_paper, paper_results
-from cel.report.catalogue import COLOURS, method_order, metric_info
+from cel.report.entries import COLUMNS, Entry, Line, TableBuilder
 
-__all__ = ["BASELINE", "Entry", "Line", "PaperTable", "paper_tables", "with_baselines"]
+__all__ = [
+    "BASELINE",
+    "Entry",
+    "Line",
+    "PaperTable",
+    "baseline_path",
+    "paper_tables",
+    "with_baselines",
+]
 
 BASELINE = "shipped baseline"
 CAPTIONS = {
@@ -27,56 +34,6 @@ CAPTIONS = {
     "regression_all_dnn": "Comparative regression results for the Multilayer Perceptron model",
     "regression_all_lr": "Comparative regression results for the Linear Regression model",
 }
-# Printed name -> (column title, our metrics in order of preference).
-COLUMNS = {
-    "coverage": ("Cov.", ("coverage",)),
-    "validity": ("Valid.", ("success",)),
-    "sparsity": ("Spars.", ("sparsity_encoded", "sparsity")),
-    "prob_plausibility": ("Prob. Plaus.", ("prob_plausibility",)),
-    "log_density": ("Log Dens.", ("log_density",)),
-    "lof": ("LOF", ("lof",)),
-    "isolation_forest": ("IsoForest", ("isolation_forest",)),
-    "proximity": ("L2-Ham.", ("l2_hamming_encoded", "l2_hamming")),
-    "mae": ("MAE", ("mae",)),
-    "l2": ("L2", ("l2",)),
-    "l1": ("L1", ("l1",)),
-    "time_s": ("Time (s)", ("time_s",)),
-}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One number of a table.
-
-    Attributes:
-        mean: over folds, NaN if there is none.
-        std: sample standard deviation over folds.
-        best: among the printed lines of its dataset.
-        best_of_all: among all lines of its dataset.
-        state: "done", "partial" (some folds are missing), or why there is no number.
-        reason: in words; "" for complete entries.
-        paper: (mean, std) as printed, NaN where the paper has nothing.
-        verdict: how ours stands to the printed value; "" if there is none.
-    """
-
-    mean: float
-    std: float
-    best: bool
-    best_of_all: bool
-    state: str
-    reason: str
-    paper: tuple[float, float]
-    verdict: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A method on a dataset; `printed` is false for methods that this table leaves out."""
-
-    dataset: str
-    method: str
-    printed: bool
-    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +49,12 @@ class PaperTable:
     lines: tuple[Line, ...]
 
 
+def baseline_path(suite_name: str) -> Path:
+    """Return where the shipped scores of a suite are, if there are any."""
+    folder = Path(str(resources.files("cel.benchmark"))) / "baselines"
+    return folder / f"{suite_name}.parquet"
+
+
 def with_baselines(scores: pd.DataFrame, suite_name: str) -> pd.DataFrame:
     """Return the scores with a column `source`, and shipped scores of methods not among them.
 
@@ -99,8 +62,7 @@ def with_baselines(scores: pd.DataFrame, suite_name: str) -> pd.DataFrame:
     the table stays as it is.
     """
     own = scores.assign(source="run")
-    folder = Path(str(resources.files("cel.benchmark"))) / "baselines"
-    path = folder / f"{suite_name}.parquet"
+    path = baseline_path(suite_name)
     if not suite_name or not path.exists():
         return own
     shipped = pd.read_parquet(path)
@@ -122,7 +84,7 @@ def paper_tables(scores: pd.DataFrame, cells: pd.DataFrame) -> list[PaperTable]:
     tables = []
     for name, caption in CAPTIONS.items():
         spec = printed[printed["table"] == name]
-        one = _Builder(spec, scores, cells, beside[beside["table"] == name])
+        one = TableBuilder(spec, scores, cells, beside[beside["table"] == name])
         if lines := one.lines():
             tables.append(
                 PaperTable(
@@ -131,109 +93,3 @@ def paper_tables(scores: pd.DataFrame, cells: pd.DataFrame) -> list[PaperTable]:
                 )
             )  # fmt: skip
     return tables
-
-
-class _Builder:
-    """Fills one table."""
-
-    def __init__(
-        self, spec: pd.DataFrame, scores: pd.DataFrame, cells: pd.DataFrame, beside: pd.DataFrame
-    ) -> None:
-        self.paradigm = str(spec["paradigm"].iloc[0])
-        self.model = str(spec["our_model"].iloc[0])
-        self.methods = list(spec["our_method"].unique())
-        there = set(scores["metric"])
-        wanted = {m: next((o for o in COLUMNS[m][1] if o in there), "") for m in spec["metric"]}
-        self.metrics = {m: ours for m, ours in wanted.items() if ours}
-        mine = (cells["model"] == self.model) & (cells["paradigm"] == self.paradigm)
-        self.cells = cells[mine & cells["dataset"].isin(self._datasets(spec, cells[mine]))]
-        keys = ["dataset", "method", "metric"]
-        mine = (scores["model"] == self.model) & (scores["paradigm"] == self.paradigm)
-        self.values = {
-            k: v for k, v in scores[mine].groupby(keys)[["fold", "value", "reason"]]
-        }
-        self.printed = beside.set_index(["dataset", "our_method", "metric"])
-        self.order = list(spec["dataset"].unique())
-
-    def _datasets(self, spec: pd.DataFrame, cells: pd.DataFrame) -> set[str]:
-        """The printed ones and, of those that the paper does not have, the fitting kind."""
-        known = set(paper_results()["dataset"])
-        guests = set(cells["dataset"]) - known
-        name = str(spec["table"].iloc[0])
-        if name.startswith(("cat_", "num_")):
-            guests = {d for d in guests if _has_labels(d) == name.startswith("cat_")}
-        return set(spec["dataset"]) | guests
-
-    def lines(self) -> list[Line]:
-        there = set(self.cells["dataset"])
-        order = [d for d in self.order if d in there] + sorted(there - set(self.order))
-        return [line for dataset in order for line in self._of_dataset(dataset)]
-
-    def _of_dataset(self, dataset: str) -> list[Line]:
-        cells = self.cells[self.cells["dataset"] == dataset]
-        there = set(cells["method"])
-        methods = [m for m in self.methods if m in there]
-        methods += method_order(there - set(methods))
-        visible = {m: m in self.methods or m not in COLOURS for m in methods}
-        entries = {
-            m: [self._entry(dataset, m, k, cells[cells["method"] == m]) for k in self.metrics]
-            for m in methods
-        }
-        for i, ours in enumerate(self.metrics.values()):
-            column = {m: entries[m][i] for m in methods}
-            best = _best({m: e for m, e in column.items() if visible[m]}, ours)
-            best_of_all = _best(column, ours)
-            for m, e in column.items():
-                entries[m][i] = _marked(e, m in best, m in best_of_all)
-        return [Line(dataset, m, visible[m], tuple(entries[m])) for m in methods]
-
-    def _entry(self, dataset: str, method: str, metric: str, cells: pd.DataFrame) -> Entry:
-        rows = self.values.get((dataset, method, self.metrics[metric]))
-        values = np.array([]) if rows is None else rows["value"].dropna().to_numpy(float)
-        mean = float(values.mean()) if len(values) else np.nan
-        std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
-        state, reason = _state(cells, rows, len(values))
-        paper, verdict = (np.nan, np.nan), ""
-        if (dataset, method, metric) in self.printed.index:
-            line = self.printed.loc[(dataset, method, metric)]
-            paper = (float(line["mean_paper"]), float(line["std_paper"]))
-            verdict = "" if np.isnan(paper[0]) else str(line["verdict"])
-        return Entry(mean, std, False, False, state, reason, paper, verdict)
-
-
-def _state(cells: pd.DataFrame, rows: pd.DataFrame | None, known: int) -> tuple[str, str]:
-    """Say whether a number stands for all folds, and if not, why."""
-    if known == len(cells):
-        return "done", ""
-    bad = cells[cells["state"] != "done"]
-    folds: dict[str, list[str]] = {}
-    for fold, state, why in zip(bad["fold"], bad["state"], bad["reason"], strict=True):
-        folds.setdefault(f"{state}: {why}" if why else state, []).append(str(fold))
-    if rows is not None:
-        empty = rows[rows["value"].isna()]
-        for fold, why in zip(empty["fold"], empty["reason"], strict=True):
-            folds.setdefault(why or "no value", []).append(str(fold))
-    reason = "; ".join(f"fold {', '.join(f)}: {why}" for why, f in folds.items())
-    if known:
-        return "partial", f"{known} of {len(cells)} folds. {reason}"
-    return ("undefined" if bad.empty else str(bad["state"].mode()[0])), reason
-
-
-def _best(column: dict[str, Entry], metric: str) -> set[str]:
-    """Methods whose complete entry is best after rounding as printed."""
-    better = metric_info(metric).better
-    values = {m: round(e.mean, 2) for m, e in column.items() if e.state == "done"}
-    if better == "none" or not values:
-        return set()
-    top = max(values.values()) if better == "higher" else min(values.values())
-    return {m for m, v in values.items() if v == top}
-
-
-def _marked(e: Entry, best: bool, best_of_all: bool) -> Entry:
-    return Entry(e.mean, e.std, best, best_of_all, e.state, e.reason, e.paper, e.verdict)
-
-
-def _has_labels(dataset: str) -> bool:
-    from cel.datasets.cards import load_card
-
-    return any(f.is_label for f in load_card(dataset).features)

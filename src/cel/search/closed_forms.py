@@ -7,18 +7,18 @@ separable, so one number per row, the price of a unit of `w . delta`, determines
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from cel.search.steppers import soft_threshold
+
 __all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2", "nearest_l2_all"]
 
 NEGLIGIBLE = 1e-9  # of a row's largest |w|: moving such a column cannot close a gap
-WIDENINGS = 6
-TURNS = 15
 LARGEST_RISE = 50.0
+FAR = 1e6  # stands for an infinite bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def nearest_elastic(
 
     For a price `mu` the cheapest offset is
     `clip(soft(mu w + 2 theta pull, l1) / (2 (1 + theta)), lower, upper)`, and `w . delta` never
-    falls as `mu` rises: bisect and interpolate.
+    falls as `mu` rises; it is piecewise linear, so that the right price is found exactly.
 
     >>> box = torch.ones(1, 2)
     >>> nearest_elastic(torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]), -box, box, l1=2.0).delta
@@ -74,22 +74,23 @@ def nearest_elastic(
     """
     kind = w.dtype
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
-    w = _drop_negligible(w)
+    w, scale = _drop_negligible(w), 2 * (1 + theta)
     weight = torch.as_tensor(l1, dtype=w.dtype, device=w.device).expand_as(w)
     shift = torch.zeros_like(w) if pull is None else 2 * theta * pull.double()
 
     def offset(price: Tensor) -> Tensor:
-        t = price[:, None] * w + shift
-        shrunk = t.sign() * (t.abs() - weight).clamp(min=0) / (2 * (1 + theta))
+        shrunk = soft_threshold(price[:, None] * w + shift, weight) / scale
         return torch.minimum(torch.maximum(shrunk, lower), upper)
 
-    def reach(price: Tensor) -> Tensor:
-        return (w * offset(price)).sum(1)
-
-    room = torch.maximum(lower.abs(), upper.abs()).nan_to_num(posinf=1e6)
-    full = (2 * (1 + theta) * room + weight + shift.abs()) / w.abs().clamp(min=1e-300)
-    top = torch.where(w != 0, full, torch.zeros_like(w)).amax(1)
-    price = _smallest_price(reach, gap, top, w.square().sum(1) / (2 * (1 + theta)))
+    low, high, ahead = _along(w, lower, upper, shift)
+    rise = (scale * low.clamp(min=0) + weight, scale * high.clamp(min=0) + weight)
+    fall = (scale * low.clamp(max=0) - weight, scale * high.clamp(max=0) - weight)
+    parts = (rise,) if pull is None else (rise, fall)
+    starts, ends = (
+        torch.cat([_as_price(part[i] - ahead, w) for part in parts], 1) for i in (0, 1)
+    )
+    slope = (w.square() / scale).repeat(1, len(parts))
+    price = _price_of(starts, ends, slope, gap - (w * offset(torch.zeros_like(gap))).sum(1))
     delta = offset(price)
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
@@ -129,7 +130,7 @@ def nearest_l1(
 
 
 def nearest_l2_all(
-    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 8
+    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 4
 ) -> Nearest:
     """Minimise `|delta|^2` under several half-spaces at once, `w_c . delta >= gap_c`.
 
@@ -154,7 +155,6 @@ def nearest_l2_all(
     kind = w.dtype
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
     w = torch.stack([_drop_negligible(w[:, c]) for c in range(w.shape[1])], 1)
-    room = torch.maximum(lower.abs(), upper.abs()).nan_to_num(posinf=1e6)
     price, cap = torch.zeros_like(gap), torch.full_like(gap, torch.inf)
 
     def offset(total: Tensor) -> Tensor:
@@ -165,13 +165,11 @@ def nearest_l2_all(
         for c in range(w.shape[1]):
             v = w[:, c]
             rest = (price[:, :, None] * w).sum(1) - price[:, c, None] * v
-            full = torch.where(v != 0, (2 * room + rest.abs()) / v.abs().clamp(min=1e-300), 0.0)
-            price[:, c] = _smallest_price(
-                lambda m, v=v, rest=rest: (v * offset(m[:, None] * v + rest)).sum(1),  # type: ignore[misc]
-                gap[:, c],
-                torch.minimum(full.amax(1), cap[:, c]),
-                v.square().sum(1) / 2,
-            )
+            low, high, ahead = _along(v, lower, upper, rest)
+            starts, ends = _as_price(2 * low - ahead, v), _as_price(2 * high - ahead, v)
+            need = gap[:, c] - (v * offset(rest)).sum(1)
+            best = _price_of(starts, ends, v.square() / 2, need)
+            price[:, c] = torch.minimum(best, cap[:, c])
         cap = torch.minimum(cap, LARGEST_RISE * price.amax(1, keepdim=True))
         if bool(((price - before).abs() <= 1e-4 * before.abs() + 1e-9).all()):
             break
@@ -181,32 +179,48 @@ def nearest_l2_all(
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
 
 
+def _along(
+    w: Tensor, lower: Tensor, upper: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Turn every column so that it helps upwards: bounds and shift in that direction."""
+    up = w >= 0
+    low, high = torch.where(up, lower, -upper), torch.where(up, upper, -lower)
+    return low.clamp(min=-FAR), high.clamp(max=FAR), torch.where(up, shift, -shift)
+
+
+def _as_price(distance: Tensor, w: Tensor) -> Tensor:
+    """Return the price at which a column has moved so far; 0 for columns that cannot help."""
+    price = distance.clamp(min=0) / w.abs().clamp(min=1e-300)
+    return torch.where(w != 0, price, torch.zeros_like(price))
+
+
 def _drop_negligible(w: Tensor) -> Tensor:
     return torch.where(w.abs() > NEGLIGIBLE * w.abs().amax(1, keepdim=True), w, 0.0 * w)
 
 
-def _smallest_price(
-    reach: Callable[[Tensor], Tensor], gap: Tensor, top: Tensor, slope: Tensor
-) -> Tensor:
-    """Return the smallest price at which `reach(price) >= gap`, or `top` where none does.
+def _price_of(starts: Tensor, ends: Tensor, slope: Tensor, need: Tensor) -> Tensor:
+    """Return the price at which columns that work between two prices have brought `need`.
 
-    `reach` is piecewise linear and never falls. Its slope is at most `slope`, which bounds the
-    price from below; from there the bracket is widened, then closed by turns of interpolation and
-    bisection, which is exact once both ends lie on one piece.
+    Column k brings `slope_k` per unit of price between `starts_k` and `ends_k`. The total is
+    piecewise linear in the price: sort the kinks, add up, interpolate on the piece that counts.
+
+    Args:
+        starts: (n, k) where columns begin to work.
+        ends: (n, k) where they are exhausted; not before the start.
+        slope: (n, k).
+        need: (n,) wanted total.
+
+    Returns:
+        (n,) the smallest such price, the last kink where even that is too little, 0 for no need.
     """
-    at_zero = reach(torch.zeros_like(top))
-    low = ((gap - at_zero).clamp(min=0) / slope.clamp(min=1e-300)).minimum(top)
-    high = low
-    for _ in range(WIDENINGS):
-        high = torch.where(reach(high) < gap, (4 * high).minimum(top), high)
-    high = torch.where(reach(high) < gap, top, high)
-    at_low, at_high = reach(low), reach(high)
-    for turn in range(TURNS):
-        share = ((gap - at_low) / (at_high - at_low).clamp(min=1e-300)).clamp(0.0, 1.0)
-        share = torch.full_like(share, 0.5) if turn % 3 == 2 else share
-        middle = low + share * (high - low)
-        value = reach(middle)
-        enough = value >= gap
-        high, at_high = torch.where(enough, middle, high), torch.where(enough, value, at_high)
-        low, at_low = torch.where(enough, low, middle), torch.where(enough, at_low, value)
-    return torch.where(at_zero >= gap, torch.zeros_like(high), high)
+    kinks, order = torch.cat([starts, ends], 1).sort(dim=1)
+    change = torch.cat([slope, -slope], 1).gather(1, order)
+    rate = change.cumsum(1)  # between this kink and the next
+    brought = torch.cat([torch.zeros_like(need[:, None]), rate[:, :-1] * kinks.diff(dim=1)], 1)
+    brought = brought.cumsum(1)  # up to this kink
+    short = (brought < need[:, None]).sum(1, keepdim=True)  # kinks that come too early
+    place = (short - 1).clamp(min=0)
+    missing = need[:, None] - brought.gather(1, place)
+    price = kinks.gather(1, place) + missing / rate.gather(1, place).clamp(min=1e-300)
+    price = torch.where(short == kinks.shape[1], kinks[:, -1:], price)
+    return torch.where(need[:, None] > 0, price, torch.zeros_like(price))[:, 0]

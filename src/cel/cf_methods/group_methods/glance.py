@@ -190,8 +190,7 @@ class GLANCE(GroupMixin, ExplanationMethod):
 
 def _unit(problem: Problem, group: Group, items: tuple[Item, ...], number: int) -> Unit:
     rows = torch.as_tensor(group.rows, device=group.flips.device)
-    flips = group.flips[rows] if len(group.flips) > int(rows.max()) else group.flips
-    right = float(flips.double().mean())
+    right = float(group.flips[rows].double().mean())
     helped = group.cost[group.flips]
     parts = (a[0].cpu().numpy() for a in (group.edit.shift, group.edit.fixed, group.edit.value))
     return Unit(

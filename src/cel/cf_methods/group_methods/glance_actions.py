@@ -12,9 +12,10 @@ from cel.cf_methods.problem import Problem
 from cel.cf_methods.query import MARGIN, Query
 from cel.search import RowStreams
 from cel.space import FeatureSpace
+from cel.space.layout import Layout
 from cel.space.region import Region
 
-__all__ = ["centroid_query", "extract", "mean_action", "thin", "unique_edits"]
+__all__ = ["centroid_query", "extract", "mean_action", "permitted", "thin", "unique_edits"]
 
 TRIES = 128  # features that are given back one by one
 
@@ -38,18 +39,27 @@ def extract(start: Tensor, end: Tensor, space: FeatureSpace, price: Price) -> Ed
     level. Features that may not move are left out.
     """
     movable = torch.as_tensor(price.movable[space.owner], device=start.device)
-    lay = Region.around(space, start).layout
+    lay = Layout.of(space, start)
     gap = torch.where(movable & lay.numeric, end - start, 0)
     gap = torch.where((gap * price.scale).abs() > 1e-4, gap, 0)
-    step = torch.where(lay.step > 0, lay.step, 1)
-    whole = gap.sign() * step * (gap.abs() / step - 1e-4).ceil()
     fixed = torch.zeros_like(start, dtype=torch.bool)
     for f in space.one_hot_features:
         columns = list(f.columns)
-        differs = end[:, columns].argmax(1) != start[:, columns].argmax(1)
-        fixed[:, columns] = (differs & movable[columns[0]])[:, None]
+        level = end[:, columns].argmax(1)
+        allowed = torch.tensor(f.allowed_mask, device=start.device)[level]
+        differs = (level != start[:, columns].argmax(1)) & allowed & movable[columns[0]]
+        fixed[:, columns] = differs[:, None]
     value = torch.where(fixed, (end > 0.5).to(end.dtype), 0)
-    return Edits(shift=torch.where(lay.step > 0, whole, gap), fixed=fixed, value=value)
+    return permitted(Edits(shift=gap, fixed=fixed, value=value), lay)
+
+
+def permitted(edits: Edits, lay: Layout) -> Edits:
+    """Remove shifts in forbidden directions, and round the others to whole steps, away from 0."""
+    gap = torch.where(lay.up, edits.shift.clamp(min=0), edits.shift)
+    gap = torch.where(lay.down, gap.clamp(max=0), gap)
+    step = torch.where(lay.step > 0, lay.step, 1)
+    whole = gap.sign() * step * (gap.abs() / step - 1e-4).ceil().clamp(min=0)
+    return replace(edits, shift=torch.where(lay.step > 0, whole, gap))
 
 
 def thin(query: Query, x: Tensor, price: Price) -> Tensor:
@@ -119,7 +129,7 @@ def mean_action(edits: Edits, space: FeatureSpace) -> Edits:
         if float(fixed[columns[0]]) > 0.5:
             out.fixed[0, columns] = True
             out.value[0, columns[int(value[columns].argmax())]] = 1
-    return out
+    return permitted(out, Layout.of(space, edits.shift))
 
 
 def unique_edits(edits: Edits) -> Edits:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.edits import Edits, Tried, predict_edits
+from cel.cf_methods.group_methods.glance_actions import permitted
 from cel.cf_methods.problem import Problem
 from cel.cf_methods.query import Query
 
@@ -67,7 +68,7 @@ def judge_stretched(query: Query, edits: Edits, problem: Problem, goal: float) -
         share = judged.tried.flips.double().mean(1)
         if float(share.max()) >= goal or query.budget.expired:
             break
-        longer = replace(base, shift=base.shift * factor)
+        longer = permitted(replace(base, shift=base.shift * factor), query.region.layout)
         more = predict_edits(query, longer, problem.price)
         judged = Judged(
             edits=join_edits([judged.edits, longer]),

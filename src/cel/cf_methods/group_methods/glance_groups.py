@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,7 +147,21 @@ def _one_each(
         judged = judge_stretched(part, actions, problem, method.goal)
         best = choose(judged, method.choice, method.threshold)
         groups.append(_group(problem, query, judged, best, rows))
-    return groups
+    return _without_twins(groups, query, problem)
+
+
+def _without_twins(groups: list[Group], query: Query, problem: Problem) -> list[Group]:
+    """Join groups that have the same action."""
+    out: dict[bytes, Group] = {}
+    for group in groups:
+        parts = (group.edit.shift, group.edit.fixed, group.edit.value)
+        key = b"".join(p.cpu().numpy().tobytes() for p in parts)
+        first = out.setdefault(key, group)
+        if first is not group:
+            rows = np.sort(np.concatenate([first.rows, group.rows]))
+            home = centroid(query.x[torch.as_tensor(rows)], problem.space)
+            out[key] = replace(first, rows=rows, home=home)
+    return list(out.values())
 
 
 def _greedy(

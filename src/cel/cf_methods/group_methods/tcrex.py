@@ -47,12 +47,16 @@ class TCREx(GroupMixin, ExplanationMethod):
         model: any predictor.
         tau: smallest accuracy of a rule.
         rho: smallest feasibility of a rule.
+        confidence: standard errors by which the accuracy of a rule is lowered before it is
+            compared with tau, since the best of many boxes look better than they are; 0 for
+            the paper's plain accuracy.
         tau_floor: how far tau is relaxed when no box reaches it; below, rho is halved and the
             trees grow deeper. `tau_effective` in the logs is what was asked for in the end.
         n_trees: one tree, or a forest on bootstrap samples.
         max_leaf_nodes: most leaves of a tree.
-        actionable: if some features are fixed or may move one way only, grow also trees that do
-            not see these, so that rows on their wrong side have a rule.
+        actionable: if rules are out of reach of some rows because features are fixed or may
+            move one way only, grow also trees that do not see these features; their rules are
+            for such rows.
         completion: "clip" moves x just behind the faces of the box; "interior" copies the
             features outside the box from the nearest training row in it that has the target
             outcome; "donor" goes on copying until the model gives the target.
@@ -90,7 +94,8 @@ class TCREx(GroupMixin, ExplanationMethod):
         *,
         tau: float = 0.9,
         rho: float = 0.02,
-        tau_floor: float = 0.5,
+        confidence: float = 1.0,
+        tau_floor: float = 0.85,
         n_trees: int = 1,
         max_leaf_nodes: int | None = None,
         actionable: bool = True,
@@ -107,6 +112,7 @@ class TCREx(GroupMixin, ExplanationMethod):
         super().__init__(model, fit_split=fit_split, max_rows=max_rows, **options)
         self.tau = tau
         self.rho = rho
+        self.confidence = confidence
         self.tau_floor = tau_floor
         self.n_trees = n_trees
         self.max_leaf_nodes = max_leaf_nodes
@@ -125,6 +131,7 @@ class TCREx(GroupMixin, ExplanationMethod):
         one_of("groups", self.groups, ("rule", "metarule"))
         at_least(1, n_trees=self.n_trees, n_rules=self.n_rules, max_donors=self.max_donors)
         at_least(1, max_rules=self.max_rules)
+        at_least(0, confidence=self.confidence)
         at_least(2, max_leaf_nodes=self.max_leaf_nodes)
         for name in ("tau", "rho", "tau_floor"):
             if not 0 < getattr(self, name) <= 1:
@@ -177,16 +184,19 @@ class TCREx(GroupMixin, ExplanationMethod):
     def _fit(self, train: TrainRows) -> None:
         super()._fit(train)
         y = train.y.cpu().numpy()
-        self.surrogates_ = Surrogates(
-            x=train.x.cpu().numpy(),
-            y=y[:, 0] if y.ndim == 2 else y,
-            views=actionable_views(self.space_, self.actionable),
-            n_trees=self.n_trees,
-            max_leaf_nodes=self.max_leaf_nodes,
-            regression=y.ndim == 2,
-            seed=self.random_state,
+        self.surrogates_ = tuple(
+            Surrogates(
+                x=train.x.cpu().numpy(),
+                y=y[:, 0] if y.ndim == 2 else y,
+                columns=columns,
+                n_trees=self.n_trees,
+                max_leaf_nodes=self.max_leaf_nodes,
+                regression=y.ndim == 2,
+                seed=self.random_state,
+            )
+            for columns in actionable_views(self.space_, self.actionable)
         )
-        self.surrogates_.at(self.rho, Budget())
+        self.surrogates_[0].at(self.rho, Budget())
         self._seen_later: TrainRows | None = None
         if self._held_out is not None and len(self._held_out):
             outcome = torch.as_tensor(self._view(Budget()).outcome(self._held_out))

@@ -43,17 +43,18 @@ def complete(
 ) -> Completed:  # fmt: skip
     """Answer rows by the rules (n, k) proposed to them, of which some are usable (n, k).
 
-    Of the points that reach the target the cheapest in bins is kept. If none does, "clip" and
-    "interior" give their point for the first rule, which is what the rule says; "donor" gives
-    none.
+    Of the points that reach the target the cheapest in bins is kept; rules of a higher tier come
+    last. If none does, "clip" and "interior" give their point for the first rule, which is what
+    the rule says; "donor" gives none.
     """
     work = _Work(query=query, reach=reach, donors=donors, rules=rules, how=how, order=order)
     points, works = work.fill(usable, FEW_DONORS)
-    if how != "clip":
+    if how == "donor":
         again = usable & ~works.any(1, keepdim=True)
         more, these = work.fill(again, max((len(p) for p in donors.pools), default=1))
         points, works = torch.where(these[..., None], more, points), works | these
     cost = donors.price(query.x[:, None], points).masked_fill(~works, torch.inf)
+    cost = cost + 1e6 * reach.tier[rules]
     best, every = cost.argmin(1), query.rows()
     x, rule = points[every, best], rules[every, best]
     have = works.any(1)

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cel.cf_methods.edits import Price, edit_margins
+from cel.cf_methods.edits import Price, edit_margins, settle
 from cel.cf_methods.group_methods.tcrex_reach import Reach
 from cel.cf_methods.group_methods.tcrex_rules import Rules, inside
 from cel.cf_methods.problem import some_rows
 from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
+from cel.space.region import Region
 
 __all__ = ["Donors"]
 
@@ -93,9 +94,22 @@ class Donors:
         many, rules = query.select(query.rows().repeat(k)), which.repeat(k)
         usable = self.movable & there.T.reshape(-1, 1)
         copied = torch.where(usable, self.x[found.T.reshape(-1)], many.x)
-        snapped: Tensor = many.region.snap(copied)
-        wrong = reach.outside(snapped, rules)[:, query.region.layout.owner]
-        goals = torch.where(wrong, nearest_point.repeat(k, 1), snapped).reshape(k, -1, d)
+        seen = _permitted(copied, many.region)
+        wrong = reach.outside(seen, rules)[:, query.region.layout.owner]
+        goals = torch.where(wrong, nearest_point.repeat(k, 1), seen).reshape(k, -1, d)
         works = (edit_margins(goals, query) >= MARGIN) & reach.contains(goals, which)
         best = works.to(torch.uint8).argmax(0)  # the first that works
         return goals[best, query.rows()]
+
+
+def _permitted(x: Tensor, region: Region) -> Tensor:
+    """Bring training rows (a, d) into the region of the rows that copy them."""
+    if region.layout.ranks:
+        snapped: Tensor = region.snap(x)
+        return snapped
+    barred = (x > 0.5) & ~region.reachable & ~region.layout.numeric
+    for f in region.space.one_hot_features:
+        columns = list(f.columns)
+        stays = barred[:, columns].any(1, keepdim=True)
+        x[:, columns] = torch.where(stays, region.origin[:, columns], x[:, columns])
+    return settle(x[None], region)[0]

@@ -53,7 +53,7 @@ def held_out_accuracy(rules: Rules, x: np.ndarray, hit: np.ndarray) -> HeldOut:
 def cross_fitted_accuracy(
     surrogates: Surrogates, hit: np.ndarray, wanted: Wanted, budget: Budget, count: int
 ) -> HeldOut:
-    """Estimate the accuracy of rules without other rows; `count` is the number of real rules."""
+    """Estimate the accuracy of the first tier; `count` is the number of real rules."""
     order = some_rows(torch.as_tensor(surrogates.x), None, surrogates.seed).numpy()
     size = int(HELD_OUT * len(order))
     test, rest = order[:size], np.sort(order[size:])
@@ -75,7 +75,6 @@ def metarule_agreement(
     The rows are held-out ones (n, d) or, if there are none, neighbours of the fitted rows.
     """
     if held_out is None or not len(held_out):
-        fitted = problem.query.x.cpu().numpy()
-        held_out = neighbouring_rows(fitted, problem, problem.rng)
+        held_out = neighbouring_rows(problem, 2000)
     told = metarules.rule[metarules.part_of(held_out)]
     return float((told == cheapest_rules(reach, held_out)).mean())

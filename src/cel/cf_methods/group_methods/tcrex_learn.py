@@ -15,7 +15,11 @@ from cel.cf_methods.group_methods.tcrex_evaluate import (
     held_out_accuracy,
     metarule_agreement,
 )
-from cel.cf_methods.group_methods.tcrex_metarules import Metarules, learn_metarules
+from cel.cf_methods.group_methods.tcrex_metarules import (
+    Metarules,
+    cheapest_rules,
+    learn_metarules,
+)
 from cel.cf_methods.group_methods.tcrex_reach import Reach
 from cel.cf_methods.group_methods.tcrex_rules import Rules, Wanted, find_rules
 from cel.cf_methods.group_methods.tcrex_units import box_terms, box_units
@@ -93,9 +97,13 @@ def learn_boxes(method: TCREx, problem: Problem) -> Learned:
     if not hit.any():
         return Learned(reason="no training row has the target outcome")
     wanted = Wanted(
-        tau=method.tau, rho=method.rho, tau_floor=method.tau_floor, max_rules=method.max_rules
+        tau=method.tau,
+        rho=method.rho,
+        tau_floor=method.tau_floor,
+        max_rules=method.max_rules,
+        confidence=method.confidence,
     )
-    rules = find_rules(method.surrogates_, hit, wanted, budget)
+    rules = _reachable_rules(method, problem, wanted, hit)
     if not len(rules):
         return Learned(reason="the surrogate has no split: no box is smaller than the space")
     state = _state(method, problem, rules)
@@ -111,7 +119,8 @@ def learn_boxes(method: TCREx, problem: Problem) -> Learned:
         "rho_effective": rules.rho,
         "rules": len(rules),
         "metarules": len(state.metarules),
-        "fidelity": method.surrogates_.at(rules.rho, budget).fidelity,
+        "tiers": int(rules.tier.max()) + 1,
+        "fidelity": method.surrogates_[0].at(rules.rho, budget).fidelity,
         "held_out_accuracy": held_out.accuracy,
         "held_out_source": held_out.source,
         "metarule_agreement": metarule_agreement(state.reach, state.metarules, problem, other),
@@ -121,6 +130,21 @@ def learn_boxes(method: TCREx, problem: Problem) -> Learned:
     return Learned(
         units=units, state=state, budget_hit=bool(rules.cut), logs=logs, applied=applied
     )
+
+
+def _reachable_rules(method: TCREx, problem: Problem, wanted: Wanted, hit: np.ndarray) -> Rules:
+    """Return the rules of the first surrogate, and of others for rows out of reach of them."""
+    rows, budget = problem.query.x.cpu().numpy(), problem.query.budget
+    rules = find_rules(method.surrogates_[0], hit, wanted, budget)
+    for surrogates in method.surrogates_[1:]:
+        if budget.expired:
+            break
+        if len(rules):
+            reach = Reach.of(rules, problem.train.x, problem.space)
+            if (cheapest_rules(reach, rows) >= 0).all():
+                break
+        rules = rules.extended(find_rules(surrogates, hit, wanted, budget))
+    return rules
 
 
 def _state(method: TCREx, problem: Problem, rules: Rules) -> Learnt:
@@ -154,6 +178,6 @@ def _held_out(
     unseen = method._seen_later
     if unseen is None:
         budget = problem.query.budget
-        return cross_fitted_accuracy(method.surrogates_, hit, wanted, budget, len(rules))
+        return cross_fitted_accuracy(method.surrogates_[0], hit, wanted, budget, len(rules))
     marks = method._hits(problem.key, unseen).numpy()
     return held_out_accuracy(rules, unseen.x.numpy(), marks)

@@ -14,9 +14,10 @@ from cel.space.region import Region
 
 __all__ = ["Metarules", "cheapest_rules", "learn_metarules", "neighbouring_rows"]
 
-COPIES = 4
 JITTER = 0.1  # of the training range, and share of categories that are exchanged
-MOST_ROWS = 20_000
+NEIGHBOURS = 2000  # jittered rows of one round
+ROUNDS = 10
+ENOUGH = 0.995
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,47 +65,58 @@ def cheapest_rules(reach: Reach, x: np.ndarray) -> np.ndarray:
     return np.asarray(torch.where(value.isfinite(), best, -1).cpu().numpy())
 
 
-def neighbouring_rows(x: np.ndarray, problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    """Return `COPIES` rows near each row: numbers jittered, some categories from other rows."""
-    low = problem.price.low.cpu().numpy()
-    high = problem.price.high.cpu().numpy()
-    out = np.repeat(x, COPIES, 0)
+def neighbouring_rows(problem: Problem, count: int) -> np.ndarray:
+    """Return rows near affected rows: numbers jittered, some categories from other rows."""
+    x, rng = problem.query.x.cpu().numpy(), problem.rng
+    low, high = problem.price.low.cpu().numpy(), problem.price.high.cpu().numpy()
+    out = x[rng.integers(0, len(x), count)]
     for f in problem.space:
         columns = list(f.columns)
         if f.is_categorical:
-            new = rng.random(len(out)) < JITTER
-            out[new] = _with(out[new], columns, x[rng.integers(0, len(x), int(new.sum()))])
+            new = np.flatnonzero(rng.random(count) < JITTER)
+            out[np.ix_(new, columns)] = x[rng.integers(0, len(x), len(new))][:, columns]
             continue
         c = columns[0]
-        moved = out[:, c] + JITTER * (high[c] - low[c]) * rng.standard_normal(len(out))
+        moved = out[:, c] + JITTER * (high[c] - low[c]) * rng.standard_normal(count)
         if f.step:
             moved = f.anchor + f.step * np.round((moved - f.anchor) / f.step)
         out[:, c] = np.clip(moved, low[c], high[c])
     return out
 
 
-def _with(rows: np.ndarray, columns: list[int], other: np.ndarray) -> np.ndarray:
-    rows[:, columns] = other[:, columns]
-    return rows
-
-
 def learn_metarules(reach: Reach, problem: Problem) -> Metarules:
-    """Grow the tree on affected rows and their neighbours until every part has one rule."""
+    """Grow the tree on affected rows and their neighbours until every part has one rule.
+
+    Neighbours are added as long as new ones are often told another rule than the cheapest.
+    """
+    bounds = _bounds(reach)
+    rows = problem.query.x.cpu().numpy()
+    best = cheapest_rules(reach, rows)
+    seed = int(problem.rng.integers(2**31))
+    for _ in range(ROUNDS):
+        fresh = neighbouring_rows(problem, NEIGHBOURS)
+        rows = np.concatenate([rows, fresh])
+        best = np.concatenate([best, cheapest_rules(reach, fresh)])
+        made = _grow(grid_cells(rows, bounds), best, bounds, rows.shape[1], seed)
+        probe = neighbouring_rows(problem, NEIGHBOURS)
+        told = made.rule[made.part_of(probe)]
+        if (told == cheapest_rules(reach, probe)).mean() >= ENOUGH or problem.query.budget.expired:
+            break
+    return made
+
+
+def _grow(
+    cells: np.ndarray, best: np.ndarray, bounds: dict[int, np.ndarray], width: int, seed: int
+) -> Metarules:
     from sklearn.tree import DecisionTreeClassifier
 
-    x = problem.query.x.cpu().numpy()[: MOST_ROWS // (COPIES + 1)]
-    rows = np.concatenate([x, neighbouring_rows(x, problem, problem.rng)])
-    best = cheapest_rules(reach, rows)
-    bounds = _bounds(reach)
     if (best == best[0]).all():
-        everywhere = np.full((1, x.shape[1]), np.inf, dtype=np.float32)
+        everywhere = np.full((1, width), np.inf, dtype=np.float32)
         return Metarules(
             bounds=bounds, lower=-everywhere, upper=everywhere, rule=best[:1], _tree=None,
             _leaf=np.zeros(1, dtype=np.int64),
         )  # fmt: skip
-    seed = int(problem.rng.integers(2**31))
-    tree = DecisionTreeClassifier(random_state=seed).fit(grid_cells(rows, bounds), best)
-    return _parts(tree, bounds, x.shape[1])
+    return _parts(DecisionTreeClassifier(random_state=seed).fit(cells, best), bounds, width)
 
 
 def _bounds(reach: Reach) -> dict[int, np.ndarray]:

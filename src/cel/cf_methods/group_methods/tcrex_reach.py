@@ -26,6 +26,7 @@ class Reach:
         lower: (R, d) the boxes.
         upper: (R, d).
         feasibility: (R,) share of training rows inside.
+        tier: (R,) rules of a higher tier cost more than all below.
         rise: (R, d) where a number below the box enters it, NaN where it cannot; half-way to the
             next training value, or the next grid value.
         fall: (R, d) where a number above the box enters it.
@@ -37,6 +38,7 @@ class Reach:
     lower: Tensor
     upper: Tensor
     feasibility: Tensor
+    tier: Tensor
     rise: Tensor
     fall: Tensor
     levels: Tensor
@@ -53,9 +55,9 @@ class Reach:
                 f, rules.lower[:, c], rules.upper[:, c], np.unique(rows[:, c])
             )
         levels = _levels(rules, rows, space)
-        parts = (rules.lower, rules.upper, rules.feasibility, rise, fall, levels)
+        parts = (rules.lower, rules.upper, rules.feasibility, rules.tier, rise, fall, levels)
         tensors = [torch.as_tensor(a.astype(np.float32)).to(x) for a in parts]
-        names = ("lower", "upper", "feasibility", "rise", "fall", "levels")
+        names = ("lower", "upper", "feasibility", "tier", "rise", "fall", "levels")
         return cls(space=space, **dict(zip(names, tensors, strict=True)))
 
     def __len__(self) -> int:
@@ -76,7 +78,7 @@ class Reach:
         """Return cost(x, R) = features of x outside R - feasibility of R, shape (n, R).
 
         A box costs inf where a feature outside of it cannot move in: immutable, wrong direction,
-        bounded, or no category of the box may be reached.
+        bounded, or no category of the box may be reached. Every tier adds p + 1.
         """
         size = max(1, CHUNK_VALUES // max(self.lower.numel(), 1))
         rows = torch.arange(len(region), device=self.lower.device)
@@ -100,6 +102,7 @@ class Reach:
             may = region.reachable[:, None, columns] & (self.levels[:, columns] >= 0)
             count += out
             stuck |= out & ~may.any(-1)
+        count += (len(self.space) + 1) * self.tier
         return torch.where(stuck, torch.inf, count - self.feasibility)
 
     def _numbers(self, region: Region, c: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -23,12 +23,26 @@ class Wanted:
         rho: smallest feasibility.
         tau_floor: how far tau may be relaxed before rho is.
         max_rules: most rules kept, the most feasible ones.
+        confidence: standard errors by which the accuracy of a box is lowered before it is
+            compared with tau.
     """
 
     tau: float
     rho: float
     tau_floor: float
     max_rules: int
+    confidence: float
+
+    def lowered(self, hits: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return the lower end of Wilson's interval of the accuracies, (B,).
+
+        Of many boxes the best look better than they are, small ones most of all. With z standard
+        errors: (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n).
+        """
+        n, z = np.maximum(size, 1), self.confidence
+        p = hits / n
+        spread = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+        return np.asarray((p + z**2 / (2 * n) - spread) / (1 + z**2 / n))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,6 +54,7 @@ class Rules:
         upper: (R, d) float32.
         feasibility: (R,) share of the training rows inside.
         accuracy: (R,) share of those that have the target outcome.
+        tier: (R,) rules of a higher tier are for rows that those below are out of reach of.
         tau: the accuracy asked for in the end.
         rho: the feasibility asked for in the end.
         cut: which limits were hit.
@@ -49,12 +64,29 @@ class Rules:
     upper: np.ndarray
     feasibility: np.ndarray
     accuracy: np.ndarray
+    tier: np.ndarray
     tau: float
     rho: float
     cut: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.lower)
+
+    def extended(self, other: Rules) -> Rules:
+        """Return these rules and, one tier above them, others."""
+        if not len(self) or not len(other):
+            return other if not len(self) else self
+        joined = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("lower", "upper", "feasibility", "accuracy")
+        }
+        return Rules(
+            **joined,
+            tier=np.concatenate([self.tier, other.tier + self.tier.max() + 1]),
+            tau=min(self.tau, other.tau),
+            rho=min(self.rho, other.rho),
+            cut=sorted({*self.cut, *other.cut}),
+        )
 
 
 def find_rules(surrogates: Surrogates, hit: np.ndarray, wanted: Wanted, budget: Budget) -> Rules:
@@ -64,19 +96,17 @@ def find_rules(surrogates: Surrogates, hit: np.ndarray, wanted: Wanted, budget: 
     feasibility rho, unless that is below `tau_floor`; then rho is halved, the trees are grown
     deeper, and the search starts again. The last resort is the best accuracy seen.
     """
-    best: tuple[float, float] = (0.0, wanted.rho)
+    best = (0.0, wanted.rho)
     for halving in range(HALVINGS + 1):
         rho = wanted.rho / 2**halving
-        top = _best_accuracy(surrogates.at(rho, budget), hit, rho)
-        if top >= wanted.tau_floor or top >= wanted.tau:
-            best = (top, rho)
-            break
+        boxes = surrogates.at(rho, budget)
+        large = _large(boxes, rho)
+        top = float(wanted.lowered(boxes.hits(hit), boxes.size)[large].max(initial=0.0))
         if top > best[0]:
             best = (top, rho)
-        if rho * len(hit) <= 1 or budget.expired:
+        if top >= min(wanted.tau, wanted.tau_floor) or rho * len(hit) <= 1 or budget.expired:
             break
-    tau, rho = min(best[0], wanted.tau), best[1]
-    return _rules(surrogates.at(rho, budget), hit, tau, rho, wanted.max_rules)
+    return _rules(surrogates.at(best[1], budget), hit, min(best[0], wanted.tau), best[1], wanted)
 
 
 def _large(boxes: Candidates, rho: float) -> np.ndarray:
@@ -85,25 +115,19 @@ def _large(boxes: Candidates, rho: float) -> np.ndarray:
     return np.flatnonzero(bounded & (boxes.size >= rho * boxes.rows - 1e-9))
 
 
-def _best_accuracy(boxes: Candidates, hit: np.ndarray, rho: float) -> float:
-    large = _large(boxes, rho)
-    if not len(large):
-        return 0.0
-    return float((boxes.hits(hit)[large] / boxes.size[large]).max())
-
-
-def _rules(boxes: Candidates, hit: np.ndarray, tau: float, rho: float, limit: int) -> Rules:
-    accuracy = boxes.hits(hit) / np.maximum(boxes.size, 1)
-    large = _large(boxes, rho)
-    valid = large[(accuracy[large] >= tau) & (accuracy[large] > 0)]
+def _rules(boxes: Candidates, hit: np.ndarray, tau: float, rho: float, wanted: Wanted) -> Rules:
+    hits, large = boxes.hits(hit), _large(boxes, rho)
+    lowered = wanted.lowered(hits, boxes.size)
+    valid = large[(lowered[large] >= tau) & (hits[large] > 0)]
     kept = valid[maximal(boxes.lower[valid], boxes.upper[valid])]
     kept = kept[np.argsort(-boxes.size[kept], kind="stable")]
     cut = ["trees"] if boxes.cut else []
-    if len(kept) > limit:
-        kept, cut = kept[:limit], [*cut, "rules"]
+    if len(kept) > wanted.max_rules:
+        kept, cut = kept[: wanted.max_rules], [*cut, "rules"]
     return Rules(
-        lower=boxes.lower[kept], upper=boxes.upper[kept], accuracy=accuracy[kept],
-        feasibility=boxes.size[kept] / boxes.rows, tau=tau, rho=rho, cut=cut,
+        lower=boxes.lower[kept], upper=boxes.upper[kept], accuracy=hits[kept] / boxes.size[kept],
+        feasibility=boxes.size[kept] / boxes.rows, tier=np.zeros(len(kept), dtype=np.int64),
+        tau=tau, rho=rho, cut=cut,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class Surrogates:
     Attributes:
         x: (m, d) training rows.
         y: (m,) the model's class positions or values.
-        views: sets of columns; each gets its own trees.
+        columns: the columns that the trees see.
         n_trees: one tree, or a forest on bootstrap samples with sqrt(d) columns per split.
         max_leaf_nodes: most leaves of a tree.
         regression: whether `y` are values.
@@ -72,7 +72,7 @@ class Surrogates:
 
     x: np.ndarray
     y: np.ndarray
-    views: tuple[np.ndarray, ...]
+    columns: np.ndarray
     n_trees: int
     max_leaf_nodes: int | None
     regression: bool
@@ -90,26 +90,21 @@ class Surrogates:
         return self._grown[smallest]
 
     def _grow(self, smallest: int, budget: Budget) -> Candidates:
-        boxes, trees, scores = [], [], []
-        leaves, cut = 0, False
-        for columns in self.views:
-            part = np.ascontiguousarray(self.x[:, columns])
-            fitted, late = self._fit(part, smallest, budget)
-            cut = cut or late
-            scores.append(_agreement(fitted, part, self.y, self.regression))
-            for estimator in fitted:
-                tree = estimator.tree_
-                boxes.append(node_boxes(tree, columns, self.x.shape[1]))
-                trees.append(_Tree(parent=_parents(tree), leaf=tree.apply(part)))
-                leaves += int(tree.n_leaves)
+        part = np.ascontiguousarray(self.x[:, self.columns])
+        fitted, cut = self._fit(part, smallest, budget)
+        grown = [estimator.tree_ for estimator in fitted]
+        boxes = [node_boxes(tree, self.columns, self.x.shape[1]) for tree in grown]
+        trees = [_Tree(parent=_parents(tree), leaf=tree.apply(part)) for tree in grown]
         lower = np.concatenate([b[0] for b in boxes])
         upper = np.concatenate([b[1] for b in boxes])
         _, first = np.unique(np.concatenate([lower, upper], 1), axis=0, return_index=True)
         first = np.sort(first)
         size = np.concatenate([t.count(np.ones(len(self.x))) for t in trees])[first]
         return Candidates(
-            lower=lower[first], upper=upper[first], size=size, rows=len(self.x), leaves=leaves,
-            fidelity=scores[0], cut=cut, _trees=tuple(trees), _first=first,
+            lower=lower[first], upper=upper[first], size=size, rows=len(self.x), cut=cut,
+            leaves=sum(int(tree.n_leaves) for tree in grown),
+            fidelity=_agreement(fitted, part, self.y, self.regression), _first=first,
+            _trees=tuple(trees),
         )  # fmt: skip
 
     def _fit(self, x: np.ndarray, smallest: int, budget: Budget) -> tuple[list[Any], bool]:

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from cel.cf_methods.local_methods.cearm_goal import Goal, expected_gain, potential
 from cel.cf_methods.local_methods.cearm_gp import Posterior, Process
-from cel.cf_methods.query import Query
-from cel.search import Adam, RowStreams, row_gradient
+from cel.cf_methods.query import MARGIN, Query
+from cel.search import RowStreams, row_gradient
 
 __all__ = ["Incumbents", "SearchSettings", "optimise"]
 
 _CHUNK = 256  # rows whose local processes are held in memory together
 _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
-_STRIDE = float(__import__('os').environ.get('STRIDE','.2'))  # first step of an ascent
+_STRIDE = 0.1  # first step of an ascent
 _MOMENTUM = 0.5
 
 
@@ -46,7 +46,7 @@ class Incumbents:
         distance: (n,) its distance.
         closest: (n, d) point of smallest error.
         error: (n,) its error.
-        stale: (n,) rounds since the answer last improved.
+        stale: (n,) rounds since a usable point last improved.
     """
 
     x: Tensor
@@ -70,7 +70,7 @@ class Incumbents:
         return torch.where(self.answer[rows].isnan(), self.x[rows], self.answer[rows])
 
     def update(
-        self, rows: Tensor, x: Tensor, utility: Tensor, error: Tensor, distance: Tensor, eps: float
+        self, rows: Tensor, x: Tensor, utility: Tensor, error: Tensor, distance: Tensor, goal: Goal
     ) -> None:
         """Take in points (a, b, d) with their utility, error and distance (a, b)."""
         here = torch.arange(len(rows), device=rows.device)
@@ -80,16 +80,18 @@ class Incumbents:
         self.utility[rows[better]] = value[better]
         value, index = error.min(1)
         better = value < self.error[rows]
+        nearer_goal = value < 0.95 * self.error[rows]
         self.closest[rows[better]] = x[here, index][better]
         self.error[rows[better]] = value[better]
-        value, index = distance.masked_fill(error > eps, torch.inf).min(1)
+        value, index = distance.masked_fill(error > goal.eps, torch.inf).min(1)
         better = value < self.distance[rows]
-        enough = value < 0.99 * self.distance[rows]
+        nearer_home = value < 0.99 * self.distance[rows]
         self.answer[rows[better]] = x[here, index][better]
         self.distance[rows[better]] = value[better]
-        self.stale[rows] = torch.where(
-            enough, torch.zeros_like(value), self.stale[rows] + self.distance[rows].isfinite()
-        )
+        answered = self.distance[rows].isfinite()
+        moved = torch.where(answered, nearer_home, nearer_goal)
+        usable = self.error[rows] <= goal.model.tolerance - MARGIN
+        self.stale[rows] = torch.where(moved, torch.zeros_like(value), self.stale[rows] + usable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +128,14 @@ class _Search:
         if bold:
             gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
         else:
-            gain = near * potential(mean - float(__import__("os").environ.get("KAPPA","1")) * sd)
+            gain = near * potential(mean)
         if self.settings.rho == 0:
             return gain
         known = self.best.distance[rows][:, None]
+        answered = known.isfinite()
+        known = torch.where(answered, known, torch.zeros_like(known))  # no infinities in gradients
         closer = (known - distance).clamp(min=0) * goal.chance(mean, sd)
-        return torch.where(known.isfinite(), closer, gain)
+        return torch.where(answered, closer, gain)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Ask the model about points (a, b, d); return all points and outputs, flat."""
@@ -142,7 +146,7 @@ class _Search:
         progress, _ = goal.progress(y, torch.zeros_like(y))
         distance = self.distance(x, rows)
         utility = potential(progress) * self.nearness(distance)
-        self.best.update(rows, x, utility, goal.error(y), distance, goal.eps)
+        self.best.update(rows, x, utility, goal.error(y), distance, goal)
         return flat, outputs
 
     def from_data(self, process: Process, rows: Tensor) -> Tensor:

@@ -18,13 +18,15 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
 from cel.protocols import Need, Support
-from cel.search import Adam, Found, gradient_search, search_weight
+from cel.search import Adam, Found, gradient_search
 from cel.search.gradient import Accept, RowFunction
 from cel.space import FeatureSpace
 
 __all__ = ["PPCEF"]
 
 CHUNK = 4096  # rows of one density evaluation outside of searches
+POLISH = 15  # tangents
+MAX_NORM = 3.0  # of a row's gradient; log-densities are steep, and Adam remembers
 MANY = 128  # plausible rows tried for rows that are hard to answer
 
 
@@ -81,7 +83,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         epsilon: float = 0.02,
         threshold_shift: float = 0.0,
         rounds: int = 3,
-        steps: int = 150,
+        steps: int = 100,
         lr: float = 0.02,
         starts: int = 4,
         **options: Unpack[Options],
@@ -100,7 +102,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
     def _fit(self, train: TrainRows) -> None:
         with torch.no_grad():
-            parts = zip(train.x.split(CHUNK), train.y.split(CHUNK), strict=True)
+            parts = zip(torch.split(train.x, CHUNK), torch.split(train.y, CHUNK), strict=True)
             logp = torch.cat([self.gen_model.log_prob(x, y) for x, y in parts])
         logp = logp.nan_to_num(nan=-torch.inf)
         count = int(ModelView(self.model).n_outputs)
@@ -160,21 +162,18 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         query = problem.query
         found = Found.nothing(query.x)
         if self.init == "row":
-            found = problem.tangent(query.x, steps=40)
-            todo = query.rows() if problem.has_categories else (~found.ok).nonzero()[:, 0]
-            if len(todo) and not query.budget.expired:
-                part = problem.on(todo)
-                found.put_better(todo, part.polish(self._descend(part), steps=40))
+            found = problem.polish(self._descend(problem), steps=POLISH)
         for count in (self.starts, MANY):
             todo = (~found.ok).nonzero()[:, 0]
             if len(todo) and not query.budget.expired:
                 part = problem.on(todo)
                 empty = Found.nothing(query.x[todo])
-                found.put_better(todo, part.restart(empty, self._starts(part, count), steps=40))
+                starts = self._starts(part.query, count)
+                found.put_better(todo, part.restart(empty, starts, steps=2 * POLISH))
         return found
 
-    def _starts(self, problem: Problem, count: int) -> Tensor:
-        query = problem.query
+    def _starts(self, query: Query, count: int) -> Tensor:
+        """Return (n, count, d) plausible training rows of the target class, nearest first."""
         pool, labels = self.train_.x[self.plausible_], self.train_.y[self.plausible_]
         rows = nearest_rows(
             query.x, query.target, pool, labels, query.region.layout.numeric,
@@ -183,31 +182,38 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         return torch.where(rows.isnan(), query.x[:, None], rows)
 
     def _descend(self, problem: Problem) -> Found:
+        """Descend all rows; rows without an answer again, with ten times alpha and more time."""
+        found = Found.nothing(problem.query.x)
+        for number in range(self.rounds):
+            todo = (~found.ok).nonzero()[:, 0]
+            if not len(todo) or problem.query.budget.expired:
+                break
+            found.put_better(todo, self._round(problem.on(todo), number))
+        return found
+
+    def _round(self, problem: Problem, number: int) -> Found:
         query, density = problem.query, self._log_density(problem.query)
-        level = self.threshold_.to(query.x)[query.target]
+        # Rounding to grids and categories costs density, so later rounds ask for some to spare.
+        level = self.threshold_.to(query.x)[query.target] + 0.5 * number * self.spread_
+        alpha = self.alpha * 10**number
 
-        def solve(alpha: Tensor) -> Found:
-            def loss(x: Tensor, rows: Tensor) -> Tensor:
-                margin = probability_margin(query.model.logits(x), query.target[rows])
-                short = density_shortfall(density(x, rows), level[rows])
-                demands = hinge(margin, self.epsilon) + short
-                return safe_norm(x - query.x[rows]) + alpha[rows] * demands
+        def loss(x: Tensor, rows: Tensor) -> Tensor:
+            margin = probability_margin(query.model.logits(x), query.target[rows])
+            short = density_shortfall(density(x, rows), level[rows])
+            return safe_norm(x - query.x[rows]) + alpha * (hinge(margin, self.epsilon) + short)
 
-            return gradient_search(
-                loss,
-                query.x,
-                stepper=Adam(self.lr, max_norm=10 * self.alpha),
-                project=query.project,
-                accept=problem.accept,
-                cost=problem.cost.value,
-                steps=self.steps,
-                check_every=5,
-                patience=max(20, self.steps // 4),
-                budget=query.budget,
-            )
-
-        first = torch.full_like(query.x[:, 0], self.alpha)
-        return search_weight(solve, first, rounds=self.rounds, budget=query.budget)
+        return gradient_search(
+            loss,
+            query.x,
+            stepper=Adam(self.lr, betas=(0.9, 0.99), max_norm=MAX_NORM),
+            project=query.project,
+            accept=problem.accept,
+            cost=problem.cost.value,
+            steps=self.steps * (number + 1),
+            check_every=4,
+            patience=max(20, self.steps // 4),
+            budget=query.budget,
+        )
 
 
 def _quantile(values: Tensor, q: float) -> Tensor:

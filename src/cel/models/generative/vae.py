@@ -12,9 +12,14 @@ from cel.models.base import GenerativePytorchMixin, Options
 from cel.models.generative._checks import check_settings
 from cel.models.generative.vae_net import VAENet
 from cel.models.inputs import FitRows
+from cel.models.schedule import FLOW_PRESETS
 from cel.space import FeatureSpace
 
 __all__ = ["VAE"]
+
+SMALL_STEPS = {
+    name: preset.override(batch_size=128, lr=2e-3) for name, preset in FLOW_PRESETS.items()
+}
 
 
 class VAE(GenerativePytorchMixin):
@@ -29,7 +34,7 @@ class VAE(GenerativePytorchMixin):
     Args:
         latent: dimension of z.
         hidden: widths of the encoder's layers; the decoder has them in reverse.
-        beta: weight of the KL term.
+        beta: weight of the KL term; small values keep more of a row in its code.
         samples: draws of `log_prob`.
         noise: smallest standard deviation of a number given its code, in encoded units.
         conditional: whether targets are part of the condition, too. Counterfactual search needs
@@ -43,6 +48,7 @@ class VAE(GenerativePytorchMixin):
     """
 
     name = "vae"
+    presets = SMALL_STEPS
     _test_params: ClassVar[dict[str, Any]] = {"conditional": True}
 
     def __init__(
@@ -50,7 +56,7 @@ class VAE(GenerativePytorchMixin):
         *,
         latent: int = 8,
         hidden: tuple[int, ...] = (64, 32),
-        beta: float = 1.0,
+        beta: float = 0.3,
         samples: int = 32,
         noise: float = 0.02,
         conditional: bool = False,

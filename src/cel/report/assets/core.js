@@ -73,6 +73,11 @@ function shown(value) {
   const text = value.toFixed(size < 100 ? 2 : 0);
   return /^-0(\.0+)?$/.test(text) ? text.slice(1) : text;
 }
+/* A standard deviation, with as many digits as its mean. */
+function spread(value, deviation) {
+  if (deviation === null || deviation === undefined || Math.abs(value) >= 1e5) return "";
+  return `±${deviation >= 1e5 ? deviation.toExponential(1) : deviation.toFixed(Math.abs(value) < 100 ? 2 : 0)}`;
+}
 function fine(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) >= 1e5 ? value.toExponential(2) : String(Number(value.toPrecision(3)));

@@ -48,9 +48,9 @@ function buildTabs() {
 }
 
 const CHOICES = {
-  paradigm: ["Paradigm", () => [[ALL, "all paradigms"], ...D.paradigms.map((p) => [p, PARADIGM[p]])]],
-  model: ["Model", () => [[ALL, "all models"], ...D.models.map((m) => [m.name, m.title])]],
-  dataset: ["Dataset", () => [[ALL, "all datasets"], ...D.datasets.map((d) => [d.name, d.title])]],
+  paradigm: ["Paradigm", () => [[ALL, "all"], ...D.paradigms.map((p) => [p, PARADIGM[p]])]],
+  model: ["Model", () => [[ALL, "all"], ...D.models.map((m) => [m.name, m.title])]],
+  dataset: ["Dataset", () => [[ALL, "all"], ...D.datasets.map((d) => [d.name, d.title])]],
 };
 
 function drawFilters() {
@@ -87,10 +87,12 @@ NODES.theme.addEventListener("click", () => {
 });
 
 /* One tooltip for everything that has data-tip, by mouse, keyboard or finger. */
-function hideTip() { NODES.tip.hidden = true; }
+let TIPPED = null;
+function hideTip() { NODES.tip.hidden = true; TIPPED = null; }
 function showTip(target) {
   const text = target.getAttribute("data-tip");
   if (!text) return;
+  TIPPED = target;
   NODES.tip.textContent = text;
   NODES.tip.hidden = false;
   const box = target.getBoundingClientRect(), size = NODES.tip.getBoundingClientRect();
@@ -106,7 +108,7 @@ for (const event of ["mouseover", "focusin", "click"]) {
   });
 }
 document.addEventListener("keydown", (e) => { if (e.key === "Escape") hideTip(); });
-addEventListener("scroll", hideTip, { passive: true });
+addEventListener("scroll", () => { if (TIPPED) showTip(TIPPED); }, { passive: true, capture: true });
 NODES.filters.addEventListener("submit", (e) => e.preventDefault());
 
 document.getElementById("subtitle").textContent = `${D.meta.suite} report`;

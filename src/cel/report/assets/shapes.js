@@ -32,9 +32,9 @@ function axisTicks(values, metric, scale) {
   const powers = [];
   for (let p = -4; p <= 12; p++) powers.push(10 ** p);
   const large = powers.slice(5), signed = [...large.map((p) => -p).reverse(), 0, ...large];
-  const logarithmic = scale === Math.log10;
-  for (const all of [logarithmic ? powers : signed, logarithmic ? powers.flatMap((p) => [p, 2 * p, 5 * p]) : []]) {
-    const inside = all.filter((v) => v >= low && v <= high);
+  const coarse = scale === Math.log10 ? powers : signed;
+  for (const all of [coarse, coarse.flatMap((p) => [p, 2 * p, 5 * p])]) {
+    const inside = unique(all).filter((v) => v >= low && v <= high).sort((a, b) => a - b);
     if (inside.length >= 2) return inside.filter((_, i) => i % Math.ceil(inside.length / 5) === 0);
   }
   return ticks(low, high, 3);
@@ -93,7 +93,7 @@ function oneBox(group, x, half, y) {
 
 /* Mean ranks on a line; methods joined by a bar are not significantly different (Nemenyi). */
 function rankDiagram(ranking) {
-  const k = ranking.methods.length, W = narrow() ? 460 : 860, side = narrow() ? 112 : 190, left = side, right = W - side;
+  const k = ranking.methods.length, W = narrow() ? 500 : 860, side = narrow() ? 132 : 190, left = side, right = W - side;
   const leftCount = Math.ceil(k / 2), cliques = rankCliques(ranking);
   const top = 64 + cliques.length * 11, H = top + 24 * leftCount + 6;
   const lowest = 1, highest = Math.max(k, 2);

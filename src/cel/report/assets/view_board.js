@@ -26,7 +26,7 @@ VIEWS.push({
     if (!there.length) { root.append(nothingRanked(group)); return; }
     root.append(rankCard(group));
     const r = group.metrics[BOARD_UI.metric], node = plotBox(90 + 30 * r.methods.length);
-    root.append(card(`${group.title} by ${METRIC[BOARD_UI.metric].title.toLowerCase()}`, metricPicker(there, again), testText(r),
+    root.append(card(`${group.title} by ${METRIC[BOARD_UI.metric].title}`, metricPicker(there, again), testText(r),
       el("h3", {}, "Mean ranks and critical difference"), scroller(rankDiagram(r), "Critical-difference diagram"),
       el("h3", {}, "Means with 95 % bootstrap intervals over problems"), node, pairTable(r)));
     intervalPlot(node, r);
@@ -96,7 +96,7 @@ function pairTable(r) {
 function winTable(r) {
   const head = r.win_methods.map((m) => el("th", { scope: "col" }, METHOD[m].title));
   const body = r.win_methods.map((m, i) => el("tr", {}, el("th", { scope: "row", class: "method" }, methodName(m)), r.wins[i].map((v, j) =>
-    el("td", { css: v === null ? {} : heat(Math.abs(v - 0.5) * 1.8, v >= 0.5 ? "var(--good)" : "var(--bad)"),
+    el("td", { css: v === null ? {} : heat(Math.abs(v - 0.5) * 1.8, v >= 0.5 ? "var(--accent)" : "var(--low)"),
       "data-tip": v === null ? null : `${METHOD[m].title} against ${METHOD[r.win_methods[j]].title}: ${Math.round(100 * v)} %` }, v === null ? "" : String(Math.round(100 * v))))));
   return el("table", { class: "heat sticky wide", id: "win-table" }, el("thead", {}, el("tr", {}, el("th", { class: "text" }, "%"), head)), el("tbody", {}, body));
 }

@@ -41,7 +41,7 @@ function coverageCell(dataset, method, mine) {
   unique(bad.map((i) => `${CELLS.state[i]}: ${CELLS.reason[i]}`)).forEach((r) => text.push(r));
   const badge = bad.length ? el("span", { class: `state ${CELLS.state[bad[0]]}` }, `${CELLS.state[bad[0]]}${bad.length < mine.length ? ` ${bad.length}/${mine.length}` : ""}`) : null;
   const share = rows ? sums.found / rows : null;
-  return el("td", { css: share === null ? {} : heat(share * 0.95, share > 0.5 ? "var(--good)" : "var(--bad)"), "data-tip": text.join(" "), tabindex: "0" },
+  return el("td", { css: share === null ? {} : share >= 0.5 ? heat(share) : heat(1 - share, "var(--low)"), "data-tip": text.join(" "), tabindex: "0" },
     share === null ? null : String(Math.round(100 * share)), share !== null && badge ? el("br") : null, badge);
 }
 

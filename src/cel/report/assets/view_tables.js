@@ -43,11 +43,11 @@ function entryCell(e) {
   let value;
   if (e.state && e.state !== "partial") value = el("span", { class: `state ${e.state}`, "data-tip": e.why || e.state, tabindex: "0" }, e.state);
   else {
-    const text = [shown(e.m), e.s === null ? null : el("span", { class: "sd" }, `±${shown(e.s)}`)];
+    const text = [shown(e.m), el("span", { class: "sd" }, spread(e.m, e.s))];
     value = best ? el("b", {}, text) : el("span", {}, text);
   }
   const star = e.state === "partial" ? el("sup", { "data-tip": e.why, tabindex: "0" }, "*") : null;
   const printed = TABLES_UI.paper && e.p !== undefined
-    ? el("span", { class: `printed ${e.verdict}`, title: e.verdict }, `${shown(e.p)}${e.ps === null ? "" : `±${shown(e.ps)}`}`) : null;
+    ? el("span", { class: `printed ${e.verdict}`, title: e.verdict }, shown(e.p) + spread(e.p, e.ps)) : null;
   return el("td", {}, value, star, printed);
 }
