@@ -1,6 +1,7 @@
 """AReS against enumeration, planted rules and its own definitions."""
 
-from itertools import combinations
+import os
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -193,7 +194,11 @@ def test_a_planted_rule_is_found_exactly():
     assert set(effects) == {"x1", "c"}
     assert effects["c"] == "b"
     assert effects["x1"] > 0.7
+    # A rule leaves out who has one of the two already; a second one is meant for them.
+    method = AReS(Scores(planted), space=SPACE, max_rules=2, weights=(1.0, 0.0)).fit(X)
     assert method.explanation(1).validity == 1.0
+    for unit in method.explanation(1):
+        assert all(t.value == "b" if t.feature == "c" else t.value > 0.7 for t in unit.effects)
     result = method.explain(mixed_rows(200, seed=1), 1)
     assert result.found[result.explained].all()
 
@@ -211,7 +216,7 @@ def test_accuracy_does_not_fall_with_more_rules():
         .validity
         for e1 in (1, 2, 4, 8, 16)
     ]
-    assert all(b >= a - 1e-12 for a, b in zip(shares, shares[1:], strict=False))
+    assert all(b >= a - 1e-12 for a, b in pairwise(shares))
 
 
 def _by_hand(method, X):
@@ -390,3 +395,32 @@ def test_costs_of_unknown_features_are_refused():
         feature_costs(SPACE, {"x11": 1.0}, None)
     costs = feature_costs(SPACE, None, [("x1", "x2"), ("x1", "c"), ("c", "x2")])
     assert costs[0] > costs[2] > costs[1]
+
+
+NAMES = (
+    "adult", "audit", "bank_marketing", "blobs", "credit_default", "digits", "german_credit",
+    "give_me_some_credit", "heloc", "law", "lending_club", "moons", "wine",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_candidate_rules_on_every_dataset(name):
+    from cel.datasets import load_dataset
+    from cel.errors import CelError
+    from cel.models.classifiers import LogisticRegression
+
+    if not os.environ.get("CEL_DATA"):
+        pytest.skip("CEL_DATA does not say where the files are")
+    try:
+        dataset = load_dataset(name, binary=True)
+        split = dataset.split()
+    except CelError as error:
+        pytest.skip(str(error))
+    model = LogisticRegression().fit(dataset.train_dataloader())
+    explanation = AReS(model, max_rows=300).fit(split).explanation()
+    assert explanation.logs["triples"] > 0
+    assert 1 <= len(explanation) <= 20
+    assert explanation.validity >= 0.9

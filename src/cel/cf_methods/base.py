@@ -6,7 +6,7 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cel.cf_methods.inputs import Prepared, prepare, training_data
 from cel.cf_methods.outcome import assemble
+from cel.cf_methods.parameters import Options, Parameters
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
@@ -36,29 +37,7 @@ __all__ = [
 METHODS: Registry[type[BaseCounterfactualMethod]] = Registry("method", group="cel.methods")
 
 
-class Options(TypedDict, total=False):
-    """Settings that every method has.
-
-    Attributes:
-        space: the encoded features; by default those of the model or of the training data.
-        random_state: seed of all random streams.
-        time_limit: seconds for one call of `explain`; unanswered rows become `timeout`.
-        max_queries: model evaluations per row.
-        batch_size: rows solved together; by default as many as fit in memory.
-        tolerance: largest |prediction - target| of a regression answer, in units of the range.
-        progress: show a progress bar.
-    """
-
-    space: FeatureSpace | None
-    random_state: int
-    time_limit: float | None
-    max_queries: int | None
-    batch_size: int | None
-    tolerance: float
-    progress: bool
-
-
-class BaseCounterfactualMethod(ABC):
+class BaseCounterfactualMethod(Parameters, ABC):
     """Base of all methods.
 
     A subclass declares what it needs and supports, stores its settings in `__init__`, and answers
@@ -103,10 +82,10 @@ class BaseCounterfactualMethod(ABC):
     def _explain(self, query: Query) -> Answer | Tensor:
         """Return candidates (n, d) for the rows of the query, NaN where there is none."""
 
-    def _fit(self, train: TrainRows) -> None:  # noqa: B027 - learning is optional
+    def _fit(self, train: TrainRows) -> None:
         """Learn from training rows; `self.train_` holds them already."""
 
-    def _check(self, model: ModelView, space: FeatureSpace) -> None:  # noqa: B027 - optional
+    def _check(self, model: ModelView, space: FeatureSpace) -> None:
         """Raise `UnsupportedError` for combinations that cannot work."""
 
     # -- the user's part ---------------------------------------------------------------------
@@ -163,41 +142,6 @@ class BaseCounterfactualMethod(ABC):
         if hasattr(rows, "rows"):
             return self.explain(rows.rows)
         return self.explain(torch.cat([batch[0] for batch in loader]))
-
-    # -- settings ----------------------------------------------------------------------------
-
-    @classmethod
-    def _own_parameters(cls) -> list[str]:
-        names: dict[str, None] = {}
-        for base in reversed(cls.__mro__):
-            init = base.__dict__.get("__init__")
-            if init is None or base is object:
-                continue
-            for p in inspect.signature(init).parameters.values():
-                if p.name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-                    names[p.name] = None
-        return list(names)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all settings by name, the model included."""
-        names = [*self._own_parameters(), *Options.__annotations__]
-        return {n: getattr(self, n) for n in dict.fromkeys(names)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings by name."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                hint = did_you_mean(name, self.get_params())
-                raise ConfigError(f"{type(self).__name__} has no setting {name!r}; {hint}")
-            setattr(self, name, value)
-        return self
-
-    def clone(self) -> Self:
-        """Return an unfitted copy with the same settings."""
-        return type(self)(**self.get_params())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.model).__name__})"
 
     # -- machinery ---------------------------------------------------------------------------
 

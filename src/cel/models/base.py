@@ -17,10 +17,11 @@ writes `_build(n_in, n_out) -> nn.Module`; the rest is inherited:
 from __future__ import annotations
 
 from cel.models.densities import GenerativePytorchMixin
-from cel.models.estimator import PytorchBase, load_model
+from cel.models.estimator import PytorchBase
 from cel.models.mixins import ClassifierPytorchMixin, RegressionPytorchMixin
 from cel.models.names import MODELS
 from cel.models.options import Options
+from cel.models.storage import load_model
 
 __all__ = [
     "MODELS",

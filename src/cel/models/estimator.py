@@ -23,7 +23,7 @@ from cel.models.training import seeded, train
 from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 
-__all__ = ["PytorchBase", "load_model"]
+__all__ = ["PytorchBase"]
 
 ROWS_AT_ONCE = 65_536
 
@@ -37,8 +37,8 @@ class PytorchBase(ParamsMixin, ABC):
     Args:
         random_state: seed of initial weights, order of rows, dropout and validation cut.
         device: where the module lives.
-        preset: "default", or "paper" for the published epochs and patience.
-        epochs: most passes over the rows; None takes it from the preset, as for the next ones.
+        preset: "default", or "paper" for the published settings; None below takes them from it.
+        epochs: most passes over the rows.
         patience: epochs without improvement on the validation rows before stopping.
         batch_size: rows per step.
         lr: step size of Adam.
@@ -145,7 +145,7 @@ class PytorchBase(ParamsMixin, ABC):
             loss=self._loss,
             train=fit,
             valid=valid,
-            schedule=schedule,
+            schedule=schedule.for_rows(len(fit[0])),
             seed=self.random_state,
             name=type(self).__name__,
         )
@@ -241,14 +241,9 @@ class PytorchBase(ParamsMixin, ABC):
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> Self:
         """Read a model of this class; nothing in the file is executed."""
+        from cel.models.storage import load_model
+
         model = load_model(path, device=device)
         if not isinstance(model, cls):
             raise ConfigError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         return model
-
-
-def load_model(path: str | Path, *, device: str = "cpu") -> PytorchBase:
-    """Read any saved model."""
-    from cel.models.storage import read_model
-
-    return read_model(Path(path), device)

@@ -119,8 +119,8 @@ def validation_cut(n: int, labels: np.ndarray | None, seed: int) -> tuple[Tensor
 
 def _tensor(X: Any) -> Tensor:
     if isinstance(X, Tensor):
-        X = X.clone() if X.is_inference() else X
-        return X if X.is_floating_point() else X.float()
+        own: Tensor = X.clone() if X.is_inference() else X
+        return own if own.is_floating_point() else own.float()
     array = np.asarray(X)
     if array.dtype.kind not in "fiub":
         raise DataError(

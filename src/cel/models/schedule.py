@@ -9,6 +9,8 @@ from cel.errors import ConfigError
 
 __all__ = ["FLOW_PRESETS", "PREDICTOR_PRESETS", "REGRESSOR_PRESETS", "Schedule"]
 
+SMALLEST_BATCH = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
@@ -17,7 +19,8 @@ class Schedule:
     Attributes:
         epochs: most passes over the training rows.
         patience: epochs without a relative improvement of the validation loss before stopping.
-        batch_size: rows per step.
+        batch_size: rows per step, at most.
+        min_batches: steps per epoch, at least: small tables get smaller batches, down to 32 rows.
         lr: step size of Adam.
         min_delta: smallest relative improvement that counts against `patience`.
         weight_decay: coefficient of the L2 penalty (decoupled).
@@ -26,12 +29,13 @@ class Schedule:
         time_limit: seconds after which training ends with the best weights so far.
 
     >>> Schedule(epochs=10).override(lr=0.1, epochs=None)
-    Schedule(epochs=10, patience=10, batch_size=256, lr=0.1, ...)
+    Schedule(epochs=10, patience=10, batch_size=256, min_batches=1, lr=0.1, ...)
     """
 
     epochs: int = 100
     patience: int = 10
     batch_size: int = 256
+    min_batches: int = 1
     lr: float = 1e-3
     min_delta: float = 1e-4
     weight_decay: float = 0.0
@@ -40,7 +44,15 @@ class Schedule:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size", "lr", "clip", "time_limit"):
+        for name in (
+            "epochs",
+            "patience",
+            "batch_size",
+            "min_batches",
+            "lr",
+            "clip",
+            "time_limit",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} must be positive, got {value!r}")
@@ -48,10 +60,28 @@ class Schedule:
             raise ConfigError(f"unknown decay {self.decay!r}; use 'constant' or 'cosine'")
 
     def override(self, **changes: Any) -> Schedule:
-        """Return a copy with other settings; None keeps the present one."""
+        """Return a copy with other settings; None keeps the present one.
+
+        A batch size that is given holds for tables of every size.
+        """
         known = {f.name for f in fields(self)}
         given = {k: v for k, v in changes.items() if v is not None and k in known}
+        if "batch_size" in given:
+            given.setdefault("min_batches", 1)
         return replace(self, **given)
+
+    def for_rows(self, n: int) -> Schedule:
+        """Return the schedule with the batch size for a table of `n` rows.
+
+        >>> Schedule(batch_size=512, min_batches=8).for_rows(1000).batch_size
+        96
+        """
+        if self.min_batches == 1:
+            return self
+        # Multiples of 32: folds that differ by a row have the same batches.
+        fair = n // self.min_batches // SMALLEST_BATCH * SMALLEST_BATCH
+        size = min(self.batch_size, max(fair, SMALLEST_BATCH))
+        return replace(self, batch_size=size, min_batches=1)
 
 
 PREDICTOR_PRESETS = {
@@ -65,6 +95,12 @@ REGRESSOR_PRESETS = {
 FLOW_PRESETS = {
     "paper": Schedule(epochs=2000, patience=100, batch_size=1024, lr=3e-3, min_delta=0.0),
     "default": Schedule(
-        epochs=300, patience=20, batch_size=512, lr=3e-3, min_delta=1e-4, clip=5.0
+        epochs=150,
+        patience=30,
+        batch_size=512,
+        min_batches=8,
+        lr=8e-3,
+        clip=5.0,
+        decay="cosine",
     ),
 }

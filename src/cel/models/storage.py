@@ -25,7 +25,7 @@ from cel.space.serialize import plain_label, space_from_dict, space_to_dict
 if TYPE_CHECKING:
     from cel.models.estimator import PytorchBase
 
-__all__ = ["read_model", "save_model"]
+__all__ = ["load_model", "save_model"]
 
 FORMAT, VERSION = "cel-model", 1
 HISTORY = "history_"
@@ -59,8 +59,9 @@ def save_model(model: PytorchBase, path: Path) -> Path:
     return path
 
 
-def read_model(path: Path, device: str) -> PytorchBase:
+def load_model(path: str | Path, *, device: str = "cpu") -> PytorchBase:
     """Rebuild the model of a file; its class comes from the registry, never from the file."""
+    path = Path(path)
     place = resolve_device(device)
     meta, tensors = _read(path)
     try:

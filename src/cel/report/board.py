@@ -21,9 +21,13 @@ def problem_table(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     Folds of one dataset share training rows, so they are averaged and never counted as
     independent problems (Demsar, 2006).
     """
-    rows = scores[scores["metric"] == metric]
-    return rows.pivot_table(
-        index=["dataset", "model"], columns="method", values="value", aggfunc="mean"
+    return _problem_tables(scores)[metric].dropna(how="all").dropna(how="all", axis=1)
+
+
+def _problem_tables(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return problems x (metric, method), for all ranked metrics at once."""
+    return scores[scores["metric"].isin(RANKED)].pivot_table(
+        index=["dataset", "model"], columns=["metric", "method"], values="value", aggfunc="mean"
     )
 
 
@@ -81,8 +85,10 @@ def rankings(scores: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _by_metric(scores: pd.DataFrame) -> dict[str, Any]:
-    there = set(scores.loc[scores["value"].notna(), "metric"])
-    found = {m: ranking(problem_table(scores, m), m) for m in RANKED if m in there}
+    tables = _problem_tables(scores)
+    there = set(tables.columns.get_level_values("metric"))
+    parts = {m: tables[m].dropna(how="all").dropna(how="all", axis=1) for m in RANKED if m in there}
+    found = {m: ranking(table, m) for m, table in parts.items()}
     return {m: r for m, r in found.items() if r is not None}
 
 

@@ -92,7 +92,9 @@ def rank_methods(table: pd.DataFrame, *, lower_is_better: bool, alpha: float = 0
 
 def _pairs(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
     names = list(combinations(table.columns, 2))
-    p = np.array([_wilcoxon(table[a], table[b]) for a, b in names])
+    values = table.to_numpy(dtype=float)
+    first, second = np.triu_indices(values.shape[1], 1)
+    p = _wilcoxon(values[:, first] - values[:, second])
     adjusted = holm(p) if len(p) else p
     columns = {
         "a": [a for a, _ in names],
@@ -103,11 +105,14 @@ def _pairs(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _wilcoxon(a: pd.Series, b: pd.Series) -> float:
-    gap = (a - b).to_numpy(dtype=float)
-    if len(gap) < 2 or not np.any(gap):
-        return 1.0
-    return float(stats.wilcoxon(gap, zero_method="zsplit", method="approx").pvalue)
+def _wilcoxon(gaps: np.ndarray) -> np.ndarray:
+    """(pairs,) p-values of (problems, pairs) differences; 1 where there is no difference."""
+    p = np.ones(gaps.shape[1])
+    some = gaps.any(0)
+    if len(gaps) > 1 and some.any():
+        test = stats.wilcoxon(gaps[:, some], zero_method="zsplit", method="approx", axis=0)
+        p[some] = test.pvalue
+    return p
 
 
 def win_rates(table: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:

@@ -42,6 +42,10 @@ class Found:
         none = torch.zeros(len(like), dtype=torch.bool, device=like.device)
         return cls(x=torch.full_like(like, torch.nan), ok=none, cost=inf)
 
+    def select(self, rows: Tensor) -> Found:
+        """Return the answers of some rows."""
+        return Found(x=self.x[rows], ok=self.ok[rows], cost=self.cost[rows])
+
     def better(self, other: Found) -> Found:
         """Return, row by row, the cheaper of two answers; ties keep this one."""
         use = other.cost < self.cost

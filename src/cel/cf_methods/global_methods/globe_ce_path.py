@@ -96,16 +96,16 @@ class Directions:
         """Return the moved rows inside their regions, (D, n, d); a price clips to its range."""
         return settle(self.points(region.origin, k, leaving), region, price)
 
-    def largest(self, price: Price) -> Tensor:
+    def largest(self, price: Price, clip: bool = True) -> Tensor:
         """Return a scalar (D,) beyond which nothing changes, or which is hopelessly dear."""
-        width = (price.high - price.low).clamp(min=0)
+        width = (price.high - price.low).clamp(min=0) if clip else torch.inf
         ends = torch.where(self.shift != 0, width / self.shift.abs().clamp(min=1e-12), 0).amax(1)
         breaks = torch.where(self.leave < NEVER, self.leave, 0).amax(1)
         return torch.maximum(ends, breaks * JUST_AFTER).clamp(min=1e-3, max=4 * price.largest)
 
-    def grid(self, price: Price, count: int) -> Tensor:
+    def grid(self, price: Price, count: int, clip: bool = True) -> Tensor:
         """Return geometric scalars (D, count) from a thousandth of the largest, at most 0.05."""
-        last = self.largest(price)
+        last = self.largest(price, clip)
         first = (last / 1000).clamp(max=0.05)
         share = torch.linspace(0, 1, count, dtype=last.dtype, device=last.device)
         return first[:, None] * (last / first)[:, None] ** share

@@ -64,7 +64,7 @@ def smallest_scalars(
     """
     n = len(query)
     bounds = price if clip else None
-    grid = direction.grid(price, count)[0]
+    grid = direction.grid(price, count, clip)[0]
     own = direction.breakpoints(query.region, bounds)
     ks = torch.cat([grid.expand(n, -1), own.clamp(max=float(grid[-1]))], 1).sort(1).values
     low, high, spare = _bracket(direction, query, bounds, ks)

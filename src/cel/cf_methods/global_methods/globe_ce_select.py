@@ -56,7 +56,7 @@ def row_costs(
     """Return the cost (D, n) of the first scalar that works on a coarse grid, inf if none does."""
     n, d = query.x.shape
     bounds = problem.price if clip else None
-    grid = directions.grid(problem.price, scalars)
+    grid = directions.grid(problem.price, scalars, clip)
     if magnitude is not None:
         grid = torch.full_like(grid[:, :1], magnitude)
     cost = torch.full((len(directions), n), torch.inf, dtype=query.x.dtype, device=query.x.device)

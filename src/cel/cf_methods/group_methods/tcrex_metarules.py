@@ -74,7 +74,7 @@ def neighbouring_rows(problem: Problem, count: int) -> np.ndarray:
         columns = list(f.columns)
         if f.is_categorical:
             new = np.flatnonzero(rng.random(count) < JITTER)
-            out[np.ix_(new, columns)] = x[rng.integers(0, len(x), len(new))][:, columns]
+            out[new[:, None], columns] = x[rng.integers(0, len(x), len(new))][:, columns]
             continue
         c = columns[0]
         moved = out[:, c] + JITTER * (high[c] - low[c]) * rng.standard_normal(count)

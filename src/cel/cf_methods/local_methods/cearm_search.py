@@ -19,6 +19,9 @@ _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
 _STRIDE = 0.1  # first step of an ascent
 _MOMENTUM = 0.5
+import os
+
+P1=float(os.environ.get('P1','1')); P2=float(os.environ.get('P2','1'))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +137,8 @@ class _Search:
         known = self.best.distance[rows][:, None]
         answered = known.isfinite()
         known = torch.where(answered, known, torch.zeros_like(known))  # no infinities in gradients
-        closer = (known - distance).clamp(min=0) * goal.chance(mean, sd)
+        chance = goal.chance(mean, sd).clamp(min=1e-12)
+        closer = (known - distance).clamp(min=0) * chance ** float(P1 if bold else P2)
         return torch.where(answered, closer, gain)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -182,19 +182,28 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         return torch.where(rows.isnan(), query.x[:, None], rows)
 
     def _descend(self, problem: Problem) -> Found:
-        """Descend all rows; rows without an answer again, with ten times alpha and more time."""
+        """Descend from the rows; where that fails, from half way to plausible training rows."""
         found = Found.nothing(problem.query.x)
         for number in range(self.rounds):
             todo = (~found.ok).nonzero()[:, 0]
             if not len(todo) or problem.query.budget.expired:
                 break
-            found.put_better(todo, self._round(problem.on(todo), number))
+            part = problem.on(todo)
+            starts = part.query.x[:, None]
+            if number:
+                starts = starts + 0.5 / number * (self._starts(part.query, self.starts) - starts)
+            many = part.on(torch.arange(len(todo)).to(todo).repeat_interleave(starts.shape[1]))
+            tried = self._round(many, starts.flatten(0, 1), number)
+            best = tried.cost.reshape(len(todo), -1).argmin(1)
+            best = best + starts.shape[1] * torch.arange(len(todo)).to(todo)
+            found.put_better(todo, tried.select(best))
         return found
 
-    def _round(self, problem: Problem, number: int) -> Found:
+    def _round(self, problem: Problem, start: Tensor, number: int) -> Found:
         query, density = problem.query, self._log_density(problem.query)
         # Rounding to grids and categories costs density, so later rounds ask for some to spare.
-        level = self.threshold_.to(query.x)[query.target] + 0.5 * number * self.spread_
+        spare = 0.5 * number * self.spread_ if problem.is_discrete else 0.0
+        level = self.threshold_.to(query.x)[query.target] + spare
         alpha = self.alpha * 10**number
 
         def loss(x: Tensor, rows: Tensor) -> Tensor:
@@ -204,12 +213,12 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
         return gradient_search(
             loss,
-            query.x,
+            start,
             stepper=Adam(self.lr, betas=(0.9, 0.99), max_norm=MAX_NORM),
             project=query.project,
             accept=problem.accept,
             cost=problem.cost.value,
-            steps=self.steps * (number + 1),
+            steps=self.steps * (1 + (number > 0)),
             check_every=4,
             patience=max(20, self.steps // 4),
             budget=query.budget,
@@ -217,4 +226,5 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
 
 def _quantile(values: Tensor, q: float) -> Tensor:
-    return torch.quantile(values.double(), q).to(values.dtype)
+    level: Tensor = torch.quantile(values.double(), q)
+    return level.to(values.dtype)

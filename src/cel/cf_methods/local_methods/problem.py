@@ -68,6 +68,11 @@ class Problem:
         return bool((~region.layout.numeric & ~region.fixed).any())
 
     @property
+    def is_discrete(self) -> bool:
+        """Whether points are rounded, to a grid or to a category."""
+        return self.has_categories or bool((self.query.region.layout.step > 0).any())
+
+    @property
     def has_closed_form(self) -> bool:
         """Whether the margin is linear and every column that may move is continuous."""
         query, lay = self.query, self.query.region.layout

@@ -1,0 +1,153 @@
+"""What the base class does for every method: targets, spaces, refusals, statuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from cel.cf_methods import METHODS, BaseCounterfactualMethod, LocalMixin
+from cel.errors import ConfigError, DataError, MissingInputError, NotFittedError, UnsupportedError
+from cel.protocols import Need, Task
+from cel.space import FeatureSpace
+from cel.testing.problems import PROBLEMS, ToyModel
+
+
+class ToCorner(LocalMixin, BaseCounterfactualMethod):
+    """Goes to the corner of ones; valid in the numeric problem."""
+
+    def _explain(self, query):
+        return torch.ones_like(query.x) * torch.tensor([1.0, 1.0, 0.0])
+
+
+class Returns(ToCorner):
+    """Returns the rows unchanged, which is never an answer."""
+
+    def _explain(self, query):
+        return query.x.clone()
+
+
+class Lies(ToCorner):
+    """Moves a little and claims success."""
+
+    def _explain(self, query):
+        return query.x + 1e-3
+
+
+class NeedsMuch(ToCorner):
+    needs = frozenset({Need.DENSITY, Need.TRAIN_ROWS})
+
+    def __init__(self, model, *, gen_model=None, **options):
+        super().__init__(model, **options)
+        self.gen_model = gen_model
+
+
+@pytest.fixture
+def problem():
+    return PROBLEMS["binary_numeric"]()
+
+
+def test_found_invalid_and_not_found_are_told_apart(problem):
+    assert set(problem.build(ToCorner).explain(problem.x).status) == {"found"}
+    assert set(problem.build(Lies).explain(problem.x).status) == {"invalid"}
+    assert set(problem.build(Returns).explain(problem.x).status) == {"not_found"}
+
+
+def test_targets(problem):
+    method = problem.build(ToCorner)
+    by_default = method.explain(problem.x)
+    for target in ("opposite", 1, np.int64(1), [1] * len(problem.x)):
+        assert np.array_equal(
+            method.explain(problem.x, target).y_cf_targets, by_default.y_cf_targets
+        )
+    with pytest.raises(ConfigError, match="unknown target class 7"):
+        method.explain(problem.x, 7)
+    with pytest.raises(DataError, match="2 targets for 12 rows"):
+        method.explain(problem.x, [0, 1])
+    three = PROBLEMS["three_classes"]()
+    with pytest.raises(ConfigError, match="say which one"):
+        three.build(METHODS.get("wachter")).fit(three.x_train).explain(three.x)
+
+
+def test_regression_targets_follow_the_prediction():
+    p = PROBLEMS["regression"]()
+    result = p.fitted(METHODS.get("wachter")).explain(p.x)
+    wanted = np.clip(p.model.predict(p.x) + 0.2, 0, 1)
+    np.testing.assert_allclose(result.y_cf_targets, wanted, atol=1e-6)
+    fixed = p.fitted(METHODS.get("wachter")).explain(p.x, 0.6)
+    assert (fixed.y_cf_targets == 0.6).all()
+
+
+def test_refusals_say_why(problem):
+    with pytest.raises(ConfigError, match="did you mean 'random_state'"):
+        ToCorner(problem.model, random_sate=1)
+    with pytest.raises(MissingInputError, match="gen_model="):
+        problem.build(NeedsMuch, gen_model=None).explain(problem.x)
+    with pytest.raises(NotFittedError, match=r"fit\(split\)"):
+        problem.build(NeedsMuch, gen_model=problem.density).explain(problem.x)
+    with pytest.raises(MissingInputError, match="no feature space"):
+        ToCorner(problem.model).explain(problem.x)
+    with pytest.raises(DataError, match="expected rows of 3 columns, got 2"):
+        problem.build(ToCorner).explain(problem.x[:, :2])
+    with pytest.raises(MissingInputError, match="DataFrame needs a pipeline"):
+        problem.build(ToCorner).explain(pd.DataFrame(problem.x))
+
+    class BlackBox(ToyModel):
+        logits = None
+
+        def predict_proba(self, X):
+            return ToyModel.predict_proba(problem.model, X)
+
+    box = BlackBox(problem.model.weights.numpy(), problem.model.bias.numpy(), Task.CLASSIFICATION)
+    with pytest.raises(UnsupportedError, match="needs gradients"):
+        METHODS.get("cadex")(box, space=problem.space).explain(problem.x)
+    other = PROBLEMS["regression"]()
+    with pytest.raises(UnsupportedError, match="does not work for regression"):
+        other.build(METHODS.get("cadex")).explain(other.x)
+
+
+def test_rows_outside_the_range_are_named(problem):
+    x = problem.x.copy()
+    x[0, 0] = -0.5
+    result = problem.build(ToCorner).explain(x)
+    assert result.logs["outside_training_range"] == {"x0": 1}
+    assert len(result) == len(x)
+
+
+def test_many_rows_in_batches_equal_one_batch(problem):
+    x = np.tile(problem.x, (50, 1))
+    whole = problem.fitted(METHODS.get("wachter")).explain(x, 1)
+    parts = problem.fitted(METHODS.get("wachter"), batch_size=64).explain(x, 1)
+    np.testing.assert_allclose(whole.x_cfs, parts.x_cfs, atol=1e-4)
+
+
+def test_every_method_answers_a_hundred_thousand_rows_or_times_out(problem):
+    rng = np.random.default_rng(0)
+    x = rng.random((100_000, 3)).astype(np.float32)
+    result = problem.fitted(METHODS.get("wachter"), time_limit=20).explain(x, 1)
+    assert set(result.counts()) <= {"found", "not_applicable", "timeout", "not_found"}
+    assert result.found.sum() > 30_000
+
+
+def test_settings_of_all_methods_survive_a_round_trip(problem):
+    for name, cls in METHODS.items():
+        if not cls.__module__.startswith("cel."):
+            continue
+        method = problem.build(cls)
+        again = method.clone().set_params(random_state=5)
+        assert again.random_state == 5, name
+        assert method.random_state == 0, name
+        with pytest.raises(ConfigError, match="no setting"):
+            method.set_params(no_such_setting=1)
+
+
+def test_unreachable_targets_are_not_found(problem):
+    wall = FeatureSpace.continuous(3).with_changes(
+        x0={"upper": 0.05}, x1={"upper": 0.05}, x2={"lower": 0.9}
+    )
+    x = np.array([[0.01, 0.02, 0.95], [0.03, 0.01, 0.97]], dtype=np.float32)
+    for name, cls in METHODS.items():
+        if Task.CLASSIFICATION not in cls.tasks or not cls.__module__.startswith("cel."):
+            continue
+        result = problem.fitted(cls, space=wall, time_limit=20).explain(x, 1)
+        assert not result.found.any(), name
+        assert set(result.status) <= {"not_found", "infeasible", "invalid", "timeout"}, name
