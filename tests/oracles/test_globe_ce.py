@@ -89,7 +89,7 @@ WIDE = FeatureSpace.continuous(4, lower=-np.inf, upper=np.inf)
 
 def test_the_scalar_of_a_linear_model_has_its_closed_form():
     rng = np.random.default_rng(0)
-    w, b = rng.normal(size=4), -3.0
+    w, b = np.array([2.0, -1.5, 1.0, 0.3]), -3.0
     x = rng.random((200, 4))
     price = Price.of(WIDE, torch.as_tensor(rng.random((500, 4))))
     delta = torch.as_tensor(w + 0.5 * rng.normal(size=(1, 4)))

@@ -190,7 +190,7 @@ def test_values_are_a_context():
 
 def test_vae_keeps_what_cannot_change():
     x = torch.from_numpy(rows(300))
-    vae = VAE(latent=3, hidden=(16,), epochs=60).fit(x, space=SPACE)
+    vae = VAE(latent=3, hidden=(32,), epochs=120, batch_size=32).fit(x, space=SPACE)
     assert vae.immutable_columns_.tolist() == [1, 2, 3]
     z = vae.encode(x)
     assert z.shape == (300, 3)

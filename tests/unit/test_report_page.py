@@ -54,6 +54,12 @@ def _data(page):
     return text, json.loads(found[1])
 
 
+def _small_run(helpers, folder):
+    methods = {"dice": {"method": "report_run:Local"}, "sace": {"method": "report_run:Both"}}
+    small = {"datasets": ["mixed"], "folds": [0], "classifiers": {"lr": {}}, "methods": methods}
+    return helpers.make_run(folder, **small)
+
+
 def test_files_and_size(report):
     names = {str(p.relative_to(report.page.parent)) for p in report.files}
     assert {"index.html", "scores.csv", "tables.tex", "suite.json"} < names
@@ -165,9 +171,7 @@ def test_common_rows_by_hand(run):
 
 
 def test_a_damaged_result_is_left_out_of_the_rows(helpers, tmp_path):
-    store, plan = helpers.make_run(
-        tmp_path / "r", datasets=["mixed"], folds=[0], classifiers={"lr": {}}
-    )
+    store, plan = _small_run(helpers, tmp_path / "r")
     cell = next(c for c in plan.cells if c.method.label == "dice")
     path = store.folder("explain", cell.explain_key) / "result.parquet"
     path.write_bytes(b"PAR1 nothing")
@@ -201,8 +205,9 @@ def test_shipped_baselines_stand_beside_the_run(helpers, run, tmp_path, monkeypa
     assert "because the run changed seed" in changed.remarks[0]
 
 
-def test_command(run, tmp_path):
-    done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "out")])
+def test_command(helpers, tmp_path):
+    _small_run(helpers, tmp_path / "r")
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "r"), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "works offline" in done.output
     assert (tmp_path / "out" / "index.html").exists()

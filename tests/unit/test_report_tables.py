@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from cel.benchmark import summarise
 from cel.report import tables
-from cel.report.board import problem_table, ranking, rankings
+from cel.report.board import problem_tables, ranking, rankings
 from cel.report.catalogue import COLOURS
 from cel.report.paper_latex import tables_to_latex
+from cel.report.stats import holm, rank_methods
 from cel.report.tables import BASELINE, paper_tables, with_baselines
 
 METRICS = ("coverage", "success", "sparsity_encoded", "log_density", "lof", "time_s")
@@ -154,6 +156,19 @@ def test_ranking_by_hand():
     assert found["low"][0] <= 2.0 <= found["high"][0]
 
 
+def test_pairs_equal_scipy_one_by_one():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.normal(size=(9, 4)).round(1), columns=list("abcd"))
+    table["d"] = table["a"]
+    pairs = rank_methods(table, lower_is_better=True).pairs
+    raw = [
+        1.0 if (a, b) == ("a", "d")
+        else stats.wilcoxon(table[a] - table[b], zero_method="zsplit", method="approx").pvalue
+        for a, b in zip(pairs["a"], pairs["b"], strict=True)
+    ]  # fmt: skip
+    np.testing.assert_allclose(pairs["p"], holm(np.array(raw)))
+
+
 def test_a_method_with_few_values_does_not_empty_the_ranking():
     table = pd.DataFrame({"a": [1.0, 1.0, 1.0], "b": [2.0, 2.0, 2.0], "c": [0.0, np.nan, np.nan]})
     found = ranking(table, "success")
@@ -164,7 +179,7 @@ def test_a_method_with_few_values_does_not_empty_the_ranking():
 
 
 def test_folds_are_averaged_before_ranking(scores):
-    table = problem_table(scores, "success")
+    table = problem_tables(scores)["success"]
     assert table.shape == (1, 3)
     assert table.loc[("wine", "mlp"), "dice"] == pytest.approx(0.95)
     made = rankings(scores)

@@ -10,25 +10,23 @@ import pandas as pd
 from cel.report.catalogue import RANKED, metric_info
 from cel.report.stats import bootstrap_interval, rank_methods, win_rates
 
-__all__ = ["EVERY", "problem_table", "ranking", "rankings"]
+__all__ = ["EVERY", "problem_tables", "ranking", "rankings"]
 
 EVERY = "all"
 
 
-def problem_table(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return problems (dataset, model) x methods: means over folds of one metric.
+def problem_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return {metric: problems (dataset, model) x methods}, means over folds.
 
     Folds of one dataset share training rows, so they are averaged and never counted as
     independent problems (Demsar, 2006).
     """
-    return _problem_tables(scores)[metric].dropna(how="all").dropna(how="all", axis=1)
-
-
-def _problem_tables(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return problems x (metric, method), for all ranked metrics at once."""
-    return scores[scores["metric"].isin(RANKED)].pivot_table(
+    wide = scores[scores["metric"].isin(RANKED)].pivot_table(
         index=["dataset", "model"], columns=["metric", "method"], values="value", aggfunc="mean"
     )
+    there = set(wide.columns.get_level_values("metric"))
+    parts = {m: pd.DataFrame(wide.xs(m, axis=1, level="metric")) for m in RANKED if m in there}
+    return {m: p.dropna(how="all").dropna(how="all", axis=1) for m, p in parts.items()}
 
 
 def ranking(table: pd.DataFrame, metric: str) -> dict[str, Any] | None:
@@ -85,10 +83,7 @@ def rankings(scores: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _by_metric(scores: pd.DataFrame) -> dict[str, Any]:
-    tables = _problem_tables(scores)
-    there = set(tables.columns.get_level_values("metric"))
-    parts = {m: tables[m].dropna(how="all").dropna(how="all", axis=1) for m in RANKED if m in there}
-    found = {m: ranking(table, m) for m, table in parts.items()}
+    found = {m: ranking(table, m) for m, table in problem_tables(scores).items()}
     return {m: r for m, r in found.items() if r is not None}
 
 

@@ -17,10 +17,11 @@ from cel.report.tables import paper_tables
 
 __all__ = ["Report", "page_html", "write_report"]
 
+STYLES = ("base.css", "tables.css", "parts.css", "screens.css")
 SCRIPTS = (
     "core.js", "shapes.js", "plots.js", "view_overview.js", "view_tables.js", "view_figures.js",
-    "view_board.js", "view_tradeoff.js", "view_coverage.js", "view_rows.js", "view_fairness.js",
-    "view_cite.js", "main.js",
+    "view_board.js", "view_wins.js", "view_tradeoff.js", "view_coverage.js", "view_rows.js",
+    "view_fairness.js", "view_cite.js", "main.js",
 )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def page_html(data: dict[str, Any]) -> str:
     page = _asset("page.html")
     parts = {
         "TITLE": f"CEL report: {_escape(str(data['meta']['suite']))}",
-        "STYLE": _asset("page.css"),
+        "STYLE": "\n".join(_asset(name) for name in STYLES),
         "PLOTLY": _plotly(),
         "DATA": _json(data),
         "SCRIPT": "\n".join(_asset(name) for name in SCRIPTS),

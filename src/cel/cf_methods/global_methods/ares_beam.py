@@ -20,6 +20,7 @@ __all__ = ["Beam", "ThenSet", "beam_search", "set_edits"]
 ThenSet = tuple[Then, ...]
 """Changes of different features, ordered by feature."""
 
+LEVEL_VALUES = 2**26  # entries of all edited rows of one size
 ENOUGH = 0.999  # share of sampled rows; deeper sets cannot add anything
 
 
@@ -112,7 +113,7 @@ def _one_beam(query: Query, problem: Problem, items: Sequence[Then], beam: Beam)
         best = _best(soft, worth, beam.width)
         kept += [level[i] for i in best]
         if size == 1:
-            order = soft.argsort(descending=True, stable=True)[: beam.extensions]
+            order = soft.argsort(descending=True, stable=True)[: _extensions(query, beam)]
             singles = [level[i][0] for i in order.tolist()]
         if float(tried.flips.to(soft).mean(1).max()) >= ENOUGH or query.budget.expired:
             break
@@ -120,6 +121,12 @@ def _one_beam(query: Query, problem: Problem, items: Sequence[Then], beam: Beam)
         if not level:
             break
     return kept
+
+
+def _extensions(query: Query, beam: Beam) -> int:
+    """Return how many single changes extend a set: fewer where rows are very wide."""
+    values = beam.parents * len(query) * query.x.shape[1]
+    return max(10, min(beam.extensions, LEVEL_VALUES // values))
 
 
 def _best(soft: Tensor, worth: Tensor, count: int) -> list[int]:

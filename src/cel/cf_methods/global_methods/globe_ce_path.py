@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,28 +31,26 @@ class Directions:
         shift: (D, d) their numeric part.
         leave: (D, d) scalar after which a row in a category leaves it, `NEVER` if it does not.
         goal: (D, d) 1 at the goal of every block.
-        blocks: (d, p) 1 where a one-hot column belongs to a feature.
-        owner: (d,) feature of each column.
+        hot: (h,) one-hot columns.
+        block: (h,) block of each of them, 0..g-1.
     """
 
     delta: Tensor
     shift: Tensor
     leave: Tensor
     goal: Tensor
-    blocks: Tensor
-    owner: Tensor
+    hot: Tensor
+    block: Tensor
 
     @classmethod
     def of(cls, delta: Tensor, space: FeatureSpace, price: Price) -> Directions:
         """Scale translations (D, d) to unit cost and work out their breakpoints."""
         cost = (delta.abs() @ price.scale).clamp(min=1e-12)
         delta = delta / cost[:, None]
-        owner = torch.as_tensor(space.owner, device=delta.device)
-        blocks = torch.zeros(space.width, len(space), dtype=delta.dtype, device=delta.device)
         leave, goal, shift = torch.zeros_like(delta), torch.zeros_like(delta), delta.clone()
-        for position, f in enumerate(space):
-            if not f.one_hot:
-                continue
+        hot: list[int] = []
+        block: list[int] = []
+        for number, f in enumerate(space.one_hot_features):
             columns = list(f.columns)
             allowed = torch.tensor(f.allowed_mask, device=delta.device)
             part = delta[:, columns]
@@ -61,8 +59,10 @@ class Directions:
             leave[:, columns] = torch.where(gap > 1e-9, 1 / gap.clamp(min=1e-9), NEVER)
             goal[:, columns] = torch.nn.functional.one_hot(where, len(columns)).to(delta)
             shift[:, columns] = 0
-            blocks[columns, position] = 1
-        return cls(delta=delta, shift=shift, leave=leave, goal=goal, blocks=blocks, owner=owner)
+            hot, block = hot + columns, block + [number] * len(columns)
+        places = (torch.tensor(v, dtype=torch.long, device=delta.device) for v in (hot, block))
+        hot_at, block_at = places
+        return cls(delta=delta, shift=shift, leave=leave, goal=goal, hot=hot_at, block=block_at)
 
     def __len__(self) -> int:
         return len(self.delta)
@@ -70,25 +70,23 @@ class Directions:
     def select(self, which: Any) -> Directions:
         """Return some directions."""
         names = ("delta", "shift", "leave", "goal")
-        parts = {n: getattr(self, n)[which] for n in names}
-        return Directions(**parts, blocks=self.blocks, owner=self.owner)
+        return replace(self, **{n: getattr(self, n)[which] for n in names})
 
     def leaving(self, x: Tensor) -> Tensor:
-        """Return the scalars (D, n, p) after which each row of `x` (n, d) changes a category.
-
-        Features that are not one-hot get 0.
-        """
-        present = (x > 0.5).to(x.dtype)
-        return torch.einsum("nc,Dc,cp->Dnp", present, self.leave, self.blocks)
+        """Return the scalars (D, n, g) after which each row of `x` (n, d) leaves its category."""
+        blocks = int(self.block.max()) + 1 if len(self.block) else 0
+        out = torch.zeros(len(self), len(x), blocks, dtype=x.dtype, device=x.device)
+        present = (x[:, self.hot] > 0.5).to(x.dtype)
+        return out.index_add_(2, self.block, present[None] * self.leave[:, None, self.hot])
 
     def points(self, x: Tensor, k: Tensor, leaving: Tensor | None = None) -> Tensor:
         """Move row i of `x` (n, d) by scalar `k` (D, n) along every direction, (D, n, d)."""
-        after = self.leaving(x) if leaving is None else leaving
-        gone = (k[..., None] > after)[..., self.owner]
-        is_category = self.blocks.any(1)
-        numbers = x + k[..., None] * self.shift[:, None]
-        labels = torch.where(gone, self.goal[:, None], x)
-        return torch.where(is_category, labels, numbers)
+        out = x + k[..., None] * self.shift[:, None]
+        if len(self.hot):
+            after = self.leaving(x) if leaving is None else leaving
+            gone = (k[..., None] > after)[..., self.block]
+            out[..., self.hot] = torch.where(gone, self.goal[:, None, self.hot], x[:, self.hot])
+        return out
 
     def settled(
         self, region: Region, k: Tensor, price: Price | None, leaving: Tensor | None = None
@@ -117,7 +115,7 @@ class Directions:
         numbers only). Scalars that do not exist are 0.
         """
         x = region.origin
-        labels = self.leaving(x)[0][:, self.blocks.any(0)]
+        labels = self.leaving(x)[0]
         labels = torch.where(labels < NEVER / 2, labels * JUST_AFTER, 0)
         low, high = region.lower, region.upper
         if price is not None:

@@ -14,7 +14,7 @@ from cel.protocols import Task
 
 __all__ = ["Scalars", "reach", "smallest_scalars"]
 
-PRECISION = 1e-6  # of a scalar
+PRECISION = 2e-7  # of a scalar
 SLICE = 8  # scalars tried at a time; rows that succeed leave
 
 

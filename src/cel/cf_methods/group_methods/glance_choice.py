@@ -49,10 +49,12 @@ def judge(query: Query, edits: Edits, problem: Problem) -> Judged:
     sample = query.select(query.rows()[:SCREEN_ROWS])
     tried = predict_edits(sample, edits, problem.price)
     order = _order(tried)[:SCREEN_KEPT]
-    # Cheap actions that help many belong to the final as well as those that help most.
-    worth = (tried.flips * (1 - tried.cost / problem.price.largest).clamp(min=0)).mean(1)
+    # Cheap actions that help many, and those that help others, belong to the final as well.
+    largest = problem.price.largest
+    worth = (tried.flips * (1 - tried.cost / largest).clamp(min=0)).mean(1)
     cheap = worth.argsort(descending=True, stable=True)[:SCREEN_KEPT]
-    kept = edits.select(torch.cat([order, cheap]).unique(sorted=True))
+    diverse = greedy_actions(tried, SCREEN_KEPT // 2, largest)
+    kept = edits.select(sorted({*order.tolist(), *cheap.tolist(), *diverse}))
     return Judged(edits=kept, tried=predict_edits(query, kept, problem.price), screened=True)
 
 
@@ -114,9 +116,9 @@ def choose(judged: Judged, choice: str, threshold: float) -> int:
     return int(torch.where(enough, mean, torch.inf).argmin())
 
 
-def greedy_actions(judged: Judged, count: int, largest: float) -> list[int]:
+def greedy_actions(tried: Tried, count: int, largest: float) -> list[int]:
     """Return actions that together flip most rows, cheaper ones first among equals."""
-    worth = judged.tried.flips * (2 - (judged.tried.cost / largest).clamp(max=1))
+    worth = tried.flips * (2 - (tried.cost / largest).clamp(max=1))
     best = torch.zeros_like(worth[0])
     chosen: list[int] = []
     for _ in range(min(count, len(worth))):

@@ -171,7 +171,7 @@ def _greedy(
     if not len(actions):
         return []
     judged = judge_stretched(query, actions, problem, method.goal)
-    chosen = greedy_actions(judged, count, problem.price.largest)
+    chosen = greedy_actions(judged.tried, count, problem.price.largest)
     flips, cost = judged.tried.flips[chosen], judged.tried.cost[chosen]
     best = torch.where(flips, cost, torch.inf).argmin(0).cpu().numpy()
     groups = [

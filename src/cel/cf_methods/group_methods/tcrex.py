@@ -94,7 +94,7 @@ class TCREx(GroupMixin, ExplanationMethod):
         *,
         tau: float = 0.9,
         rho: float = 0.02,
-        confidence: float = 1.0,
+        confidence: float = 2.0,
         tau_floor: float = 0.85,
         n_trees: int = 1,
         max_leaf_nodes: int | None = None,

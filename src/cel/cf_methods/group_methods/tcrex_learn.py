@@ -93,7 +93,7 @@ def actionable_views(space: FeatureSpace, actionable: bool) -> tuple[np.ndarray,
 
 def learn_boxes(method: TCREx, problem: Problem) -> Learned:
     """Run all steps of T-CREx for one target."""
-    hit, budget = problem.hit.cpu().numpy(), problem.query.budget
+    hit = problem.hit.cpu().numpy()
     if not hit.any():
         return Learned(reason="no training row has the target outcome")
     wanted = Wanted(
@@ -112,24 +112,32 @@ def learn_boxes(method: TCREx, problem: Problem) -> Learned:
     units = box_units(
         problem, rules, state.metarules, held_out, applied, by_rule=method.groups == "rule"
     )
-    unseen = method._seen_later
-    other = None if unseen is None else unseen.x[~method._hits(problem.key, unseen)].numpy()
-    logs = {
-        "tau_effective": rules.tau,
-        "rho_effective": rules.rho,
-        "rules": len(rules),
-        "metarules": len(state.metarules),
-        "tiers": int(rules.tier.max()) + 1,
-        "fidelity": method.surrogates_[0].at(rules.rho, budget).fidelity,
-        "held_out_accuracy": held_out.accuracy,
-        "held_out_source": held_out.source,
-        "metarule_agreement": metarule_agreement(state.reach, state.metarules, problem, other),
-        "out_of_reach": float((applied.unit < 0).double().mean()),
-        "cut": rules.cut,
+    if not units:
+        return Learned(reason="every rule is out of reach of every row")
+    logs = _logs(method, problem, state, held_out) | {
+        "out_of_reach": float((applied.unit < 0).double().mean())
     }
     return Learned(
         units=units, state=state, budget_hit=bool(rules.cut), logs=logs, applied=applied
     )
+
+
+def _logs(method: TCREx, problem: Problem, state: Learnt, held_out: HeldOut) -> dict[str, Any]:
+    rules, unseen = state.rules, method._seen_later
+    other = None if unseen is None else unseen.x[~method._hits(problem.key, unseen)].numpy()
+    first = method.surrogates_[0].at(method.rho, problem.query.budget)
+    return {
+        "tau_effective": rules.tau,
+        "rho_effective": rules.rho,
+        "rules": len(rules),
+        "tiers": int(rules.tier.max()) + 1,
+        "metarules": len(state.metarules),
+        "metarule_agreement": metarule_agreement(state.reach, state.metarules, problem, other),
+        "fidelity": first.fidelity,
+        "held_out_accuracy": held_out.accuracy,
+        "held_out_source": held_out.source,
+        "cut": rules.cut,
+    }
 
 
 def _reachable_rules(method: TCREx, problem: Problem, wanted: Wanted, hit: np.ndarray) -> Rules:

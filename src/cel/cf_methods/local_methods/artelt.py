@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.artelt_categories import case_rows, modal_rows
 from cel.cf_methods.local_methods.artelt_density import ClassDensity, RadiusRule, fit_density
 from cel.cf_methods.local_methods.artelt_exact import exact_available, solve_exactly
 from cel.cf_methods.local_methods.artelt_program import (
     Setting,
     best_per_row,
     finish,
-    make_programs,
-    rivals,
+    linear_programs,
 )
 from cel.cf_methods.local_methods.artelt_scp import sequential
 from cel.cf_methods.query import Answer, Query, TrainRows
@@ -46,8 +46,9 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
     Rows whose programs are all *proved* infeasible get that status.
 
     Numbers move, categories do not: on mixed rows the programs run over the numeric columns with
-    the categories of the row, then, for rows without an answer, with the most frequent categories
-    of the target class (`categories`). Whole numbers are rounded and verified afterwards.
+    the categories of the row; then, for rows without an answer, with the most frequent ones of the
+    target class; then with those of a near dense training row (`categories`). Whole numbers are
+    rounded and verified afterwards.
 
     A model that is not linear has no convex program. `extension="scp"` goes beyond the paper for
     such models: sequential convex programming from dense rows of the target class.
@@ -63,7 +64,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         regularisation: added to the variances.
         quantile: which quantile of the training densities delta is.
         threshold: log delta itself, instead of a quantile.
-        categories: "both" as above, "fixed" never changes them, "modal" always does.
+        categories: "search" as above; "fixed" never changes them, "modal" always does.
         extension: None or "scp".
         solver: "admm", or "clarabel" for one program at a time (extra "convex"), which also gives
             a second opinion on programs that ADMM leaves undecided.
@@ -93,10 +94,10 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         regularisation: float = 1e-4,
         quantile: float = 0.5,
         threshold: float | None = None,
-        categories: Literal["both", "fixed", "modal"] = "both",
+        categories: Literal["search", "fixed", "modal"] = "search",
         extension: Literal["scp"] | None = None,
         solver: Literal["admm", "clarabel"] = "admm",
-        max_iter: int = 3000,
+        max_iter: int = 1000,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
@@ -112,7 +113,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
             "weights": ("unit", "mad"),
             "radius": ("paper", "reference"),
             "criterion": ("bic", "cv"),
-            "categories": ("both", "fixed", "modal"),
+            "categories": ("search", "fixed", "modal"),
             "extension": (None, "scp"),
             "solver": ("admm", "clarabel"),
         }
@@ -162,34 +163,34 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         if self.categories != "modal" or not free:
             x, infeasible = self._answer(query, query.x, query.rows())
         if self.categories != "fixed" and free:
-            left = x[:, 0].isnan().nonzero()[:, 0]
-            again, _ = self._answer(query, self._modal_rows(query), left)
-            x = torch.where(x.isnan(), again, x)
-            infeasible = torch.zeros_like(infeasible)  # other categories were not tried
-        stuck = query.region.fixed.all(1)
+            infeasible = torch.zeros_like(infeasible)  # not all categories are tried
+            for other in (self._modal, self._case):
+                left = x[:, 0].isnan().nonzero()[:, 0]
+                if len(left):
+                    again, _ = self._answer(query, other(query, left), left)
+                    x = torch.where(x.isnan(), again, x)
+        infeasible = (infeasible & x[:, 0].isnan()) | query.region.fixed.all(1)
         logs = {"extension": "scp"} if query.model.linear() is None else None
-        return Answer(x=x, infeasible=(infeasible & x[:, 0].isnan()) | stuck, logs=logs)
+        return Answer(x=x, infeasible=infeasible, logs=logs)
 
-    def _modal_rows(self, query: Query) -> Tensor:
-        """Return the rows with the most frequent reachable categories of their target class."""
-        rows = query.x.clone()
-        for label, shares in self.modal_.items():
-            here = query.target == label
-            rows[here] = torch.where(
-                query.region.layout.numeric, query.x[here], shares.to(query.x)
-            )
-        out: Tensor = query.region.snap(rows)
-        return out
+    def _modal(self, query: Query, rows: Tensor) -> Tensor:
+        return modal_rows(query, self.modal_)
+
+    def _case(self, query: Query, rows: Tensor) -> Tensor:
+        return case_rows(self._setting(query, query.x), rows, self._core(query))
+
+    def _core(self, query: Query) -> dict[int, Tensor]:
+        return {label: rows.to(query.x) for label, rows in self.core_.items()}
 
     def _answer(self, query: Query, home: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return (answers (n, d), proved infeasible (n,)) for the given rows and categories."""
         setting = self._setting(query, home)
         linear = query.model.linear()
         if linear is None:
-            core = {k: v.to(query.x) for k, v in self.core_.items()}
-            return sequential(setting, rows, core), torch.zeros_like(query.x[:, 0]).bool()
+            answer = sequential(setting, rows, self._core(query))
+            return answer, torch.zeros_like(answer[:, 0], dtype=torch.bool)
         source, which = setting.pairs(rows)
-        programs = _linear_programs(setting, source, which, *linear)
+        programs = linear_programs(setting, source, which, *linear)
         solution = self._solve(programs, query)
         use = (solution.status != INFEASIBLE).nonzero()[:, 0]
         answer, cost = finish(setting, solution.x[use], source[use], which[use])
@@ -233,20 +234,3 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
             solution.x[decided] = second.x[second.status != UNDECIDED]
             solution.status[open_] = second.status
         return solution
-
-
-def _linear_programs(
-    setting: Setting, rows: Tensor, which: Tensor, w: Tensor, b: Tensor
-) -> Programs:
-    """Write `score_t >= score_i + margin` as half-spaces of the numbers, categories given."""
-    query = setting.query
-    w, b = (t.detach().to(query.x.device, torch.float64) for t in (w, b))
-    target = query.target[rows]
-    other = rivals(target, len(b))
-    slope = w[other] - w[target][:, None, :]  # (p, K - 1, d)
-    labels = setting.home[rows].to(torch.float64).clone()
-    labels[:, setting.columns] = 0.0
-    fixed = torch.einsum("phd,pd->ph", slope, labels) + b[other] - b[target][:, None]
-    return make_programs(
-        setting, rows, which, slope[..., setting.columns], -fixed - setting.margin
-    )

@@ -12,7 +12,7 @@ from cel.cf_methods.query import Query
 from cel.search.admm import Programs
 from cel.search.ellipsoid import Ellipsoids
 
-__all__ = ["Setting", "best_per_row", "finish", "make_programs", "rivals"]
+__all__ = ["Setting", "best_per_row", "finish", "linear_programs", "make_programs", "rivals"]
 
 _PULLS = 16  # points tried on the way to the centre of a component
 _SLACK = 1e-4  # relative, for the rounding of answers to single precision
@@ -103,6 +103,23 @@ def make_programs(
         which=which,
         ellipsoids=setting.bank,
         norm=setting.norm,
+    )
+
+
+def linear_programs(
+    setting: Setting, rows: Tensor, which: Tensor, w: Tensor, b: Tensor
+) -> Programs:
+    """Write `score_t >= score_i + margin` as half-spaces of the numbers, categories given."""
+    query = setting.query
+    w, b = (t.detach().to(query.x.device, torch.float64) for t in (w, b))
+    target = query.target[rows]
+    other = rivals(target, len(b))
+    slope = w[other] - w[target][:, None, :]  # (p, K - 1, d)
+    labels = setting.home[rows].to(torch.float64).clone()
+    labels[:, setting.columns] = 0.0
+    fixed = torch.einsum("phd,pd->ph", slope, labels) + b[other] - b[target][:, None]
+    return make_programs(
+        setting, rows, which, slope[..., setting.columns], -fixed - setting.margin
     )
 
 

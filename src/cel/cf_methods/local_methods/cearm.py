@@ -23,12 +23,12 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     """Ask a Gaussian process of the model where to look next, for all rows at once.
 
     With z the progress from the present output (0) to the wanted one (1), the utility of a point
-    is `psi(z) exp(-rho |x' - x|)` with the potential `psi(z) = z^2 exp(-z^2)`, which peaks at z = 1.
-    The process models the *outputs*, not the utility: it is shared by all rows and targets, starts
-    from training rows, and learns from every evaluation. Each round takes the points of highest
-    expected improvement of the utility (Gauss-Hermite quadrature), evaluates the model there, and
-    goes on until the nearest point within `eps` of the target improves no more. Each row
-    conditions on the `neighbours` nearest data, which is the whole process if there are no more.
+    is `psi(z) exp(-rho |x' - x|)` with the potential `psi(z) = z^2 exp(-z^2)`, whose peak is at
+    z = 1. The process models the *outputs*, not the utility: it is shared by all rows and targets,
+    starts from training rows, and learns from every evaluation. Each round takes the points of
+    highest expected improvement of the utility (Gauss-Hermite nodes), and as many that exploit
+    what is known. Once a point within `eps` of the target is known, the search is for nearer ones.
+    Each row conditions on the `neighbours` nearest data: the whole process if there are no more.
 
     Several outputs share the kernel; the progress is then that of the output that is farthest
     behind. For classifiers the outputs are scores and the progress that of the margin. Answers of
@@ -71,10 +71,10 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         *,
         rho: float = 0.1,
         rounds: int = 20,
-        batch: int = 4,
+        batch: int = 8,
         eps: float = 0.01,
         margin: float = 0.5,
-        candidates: int = 128,
+        candidates: int = 96,
         ascent: int = 12,
         neighbours: int = 64,
         design: int = 1000,

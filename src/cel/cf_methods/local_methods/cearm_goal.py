@@ -54,8 +54,9 @@ def _norm(x: Tensor) -> Tensor:
 class Goal:
     """How far outputs are on the way from where a row is (0) to where it should be (1).
 
-    One output: `(f - f0) / (y* - f0)`. Several: one minus the size of f - y* over that of
-    the way to go, in a fourth-power mean, a smooth stand-in for the largest. Classes: the same ratio of margins, the wanted one being `margin`.
+    One output: `(f - f0) / (y* - f0)`. Several: one minus the size of f - y* over that of the way
+    to go, in a fourth-power mean, a smooth stand-in for the largest. Classes: the same ratio of
+    margins, the wanted one being `margin`.
 
     Attributes:
         model: turns scores into margins.

@@ -9,19 +9,18 @@ from torch import Tensor
 
 from cel.cf_methods.local_methods.cearm_goal import Goal, expected_gain, potential
 from cel.cf_methods.local_methods.cearm_gp import Posterior, Process
-from cel.cf_methods.query import MARGIN, Query
+from cel.cf_methods.local_methods.cearm_incumbents import Incumbents
+from cel.cf_methods.query import Query
 from cel.search import RowStreams, row_gradient
 
-__all__ = ["Incumbents", "SearchSettings", "optimise"]
+__all__ = ["SearchSettings", "optimise"]
 
 _CHUNK = 256  # rows whose local processes are held in memory together
 _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
 _STRIDE = 0.1  # first step of an ascent
 _MOMENTUM = 0.5
-import os
-
-P1=float(os.environ.get('P1','1')); P2=float(os.environ.get('P2','1'))
+_BOLD, _CAUTIOUS = 0.5, 2.0  # powers of the probability that a nearer point is an answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,65 +35,6 @@ class SearchSettings:
     neighbours: int
     patience: int
     max_data: int
-
-
-@dataclass(eq=False)
-class Incumbents:
-    """The best points of each row so far.
-
-    Attributes:
-        x: (n, d) point of highest utility, at first the row itself.
-        utility: (n,) potential times exp(-rho distance).
-        answer: (n, d) nearest point that reached the goal, NaN for none.
-        distance: (n,) its distance.
-        closest: (n, d) point of smallest error.
-        error: (n,) its error.
-        stale: (n,) rounds since a usable point last improved.
-    """
-
-    x: Tensor
-    utility: Tensor
-    answer: Tensor
-    distance: Tensor
-    closest: Tensor
-    error: Tensor
-    stale: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor) -> Incumbents:
-        """Start at the rows themselves."""
-        zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        none = torch.full_like(x, torch.nan)
-        far = torch.full_like(zero, torch.inf)
-        return cls(x.clone(), zero, none, far, none.clone(), far.clone(), zero.clone())
-
-    def centre(self, rows: Tensor) -> Tensor:
-        """Return where to search on: around the answer, or the point of highest utility."""
-        return torch.where(self.answer[rows].isnan(), self.x[rows], self.answer[rows])
-
-    def update(
-        self, rows: Tensor, x: Tensor, utility: Tensor, error: Tensor, distance: Tensor, goal: Goal
-    ) -> None:
-        """Take in points (a, b, d) with their utility, error and distance (a, b)."""
-        here = torch.arange(len(rows), device=rows.device)
-        value, index = utility.max(1)
-        better = value > self.utility[rows]
-        self.x[rows[better]] = x[here, index][better]
-        self.utility[rows[better]] = value[better]
-        value, index = error.min(1)
-        better = value < self.error[rows]
-        nearer_goal = value < 0.95 * self.error[rows]
-        self.closest[rows[better]] = x[here, index][better]
-        self.error[rows[better]] = value[better]
-        value, index = distance.masked_fill(error > goal.eps, torch.inf).min(1)
-        better = value < self.distance[rows]
-        nearer_home = value < 0.99 * self.distance[rows]
-        self.answer[rows[better]] = x[here, index][better]
-        self.distance[rows[better]] = value[better]
-        answered = self.distance[rows].isfinite()
-        moved = torch.where(answered, nearer_home, nearer_goal)
-        usable = self.error[rows] <= goal.model.tolerance - MARGIN
-        self.stale[rows] = torch.where(moved, torch.zeros_like(value), self.stale[rows] + usable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +61,8 @@ class _Search:
 
         Until a row has an answer: the expected improvement of the utility, or the utility of the
         expected outputs unless `bold`, for expected improvement alone keeps exploring where there
-        are many outputs or features. Then: the improvement of the distance times the probability
-        that the point is an answer. With rho = 0 distance never counts.
+        are many outputs or features. Then: the improvement of the distance times a power of the
+        probability that the point is an answer. With rho = 0 distance never counts.
         """
         goal = self.goal.select(rows)
         mean, sd = goal.progress(*posterior(x))
@@ -138,7 +78,7 @@ class _Search:
         answered = known.isfinite()
         known = torch.where(answered, known, torch.zeros_like(known))  # no infinities in gradients
         chance = goal.chance(mean, sd).clamp(min=1e-12)
-        closer = (known - distance).clamp(min=0) * chance ** float(P1 if bold else P2)
+        closer = (known - distance).clamp(min=0) * chance ** (_BOLD if bold else _CAUTIOUS)
         return torch.where(answered, closer, gain)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

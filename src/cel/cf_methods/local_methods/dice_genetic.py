@@ -41,7 +41,6 @@ def genetic_sets(
     fittest k survive, parents come from the fitter half; a child takes each feature from one
     parent (40 %), the other (40 %) or a random draw (20 %).
     """
-    n, d = query.x.shape
     size, k = 10 * settings.k, settings.k
     sampler, rows = Sampler.of(query.region), query.rows()
     people = _first_people(query, train, sampler, size)
@@ -100,7 +99,7 @@ def _children(
     sampler: Sampler, people: Tensor, rows: Tensor, stream: RowStreams, count: int
 ) -> Tensor:
     """Mix the features of two parents from the fitter half and some random draws."""
-    a, size, d = people.shape
+    size, d = people.shape[1:]
     half = max(1, size // 2)
     first, second = (
         people.gather(1, stream.integers(half, count)[..., None].expand(-1, -1, d))

@@ -51,6 +51,65 @@ def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
     return torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
 
 
+@dataclass(frozen=True, eq=False)
+class _SetProblem:
+    """The objective over sets, written for rows of k * d numbers."""
+
+    query: Query
+    weight: Tensor  # (d,) of the distance
+    settings: GradientSettings
+
+    @property
+    def share(self) -> float:
+        """Weight of one unit of distance of one member."""
+        return self.settings.proximity_weight / (self.settings.k * self.query.x.shape[1])
+
+    def members(self, flat: Tensor) -> Tensor:
+        """(a, k d) -> (a, k, d)."""
+        return flat.reshape(len(flat), self.settings.k, -1)
+
+    def each(self, rows: Tensor) -> Tensor:
+        """(a,) -> (a k,)."""
+        return rows.repeat_interleave(self.settings.k)
+
+    def smooth(self, flat: Tensor, rows: Tensor) -> Tensor:
+        """Return the differentiable part (a,): hinge minus diversity."""
+        c, k = self.members(flat), self.settings.k
+        scores = self.query.model.logits(c.flatten(0, 1))
+        margin = self.query.model.margin_of(scores, self.query.target[self.each(rows)])
+        hinge = torch.relu(1 - margin).reshape(-1, k).mean(1)
+        if k == 1 or self.settings.diversity_weight == 0:
+            return hinge
+        spread = diversity_of(c, self.weight, self.settings.diversity)
+        return hinge - self.settings.diversity_weight * spread.to(flat.dtype)
+
+    def prox(self, flat: Tensor, step: Tensor, rows: Tensor) -> Tensor:
+        """Take the proximal step of the distance to the row."""
+        home = self.query.x[rows].repeat(1, self.settings.k)
+        amount = self.share * self.weight.repeat(self.settings.k) * step
+        return home + soft_threshold(flat - home, amount)
+
+    def project(self, flat: Tensor, rows: Tensor) -> Tensor:
+        """Move all members into the region of their row."""
+        inside = self.query.project(self.members(flat).flatten(0, 1), self.each(rows))
+        return inside.reshape(flat.shape)
+
+    def accept(self, flat: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return sets with NaN for invalid members, and whether any member is valid."""
+        seen, ok = self.query.accept(self.members(flat).flatten(0, 1), self.each(rows))
+        seen = torch.where(ok[:, None], seen, torch.full_like(seen, torch.nan))
+        return seen.reshape(flat.shape), ok.reshape(len(rows), -1).any(1)
+
+    def cost(self, flat: Tensor, rows: Tensor) -> Tensor:
+        """Return the whole objective (a,); members that are missing cost most."""
+        home = self.query.x[rows].repeat(1, self.settings.k)
+        absent = flat.isnan()
+        c = torch.where(absent, home, flat)
+        near = self.share * ((c - home).abs() * self.weight.repeat(self.settings.k)).sum(1)
+        missing = self.members(absent).any(-1).sum(1)
+        return self.smooth(c, rows) + near + _INVALID * missing
+
+
 def gradient_sets(query: Query, weight: Tensor, settings: GradientSettings) -> Tensor:
     """Return (n, k, d) sets, NaN for members without the wanted outcome.
 
@@ -58,55 +117,20 @@ def gradient_sets(query: Query, weight: Tensor, settings: GradientSettings) -> T
     `mean hinge(c) + a / (k d) sum dist(c, x) - b diversity(C)` with `hinge = max(0, 1 - margin)`.
     The set with most valid members, then with the lowest objective, of all checked steps is kept.
     """
-    n, d = query.x.shape
-    k = settings.k
-    share = settings.proximity_weight / (k * d)
-
-    def diverse(c: Tensor) -> Tensor:
-        if k == 1 or settings.diversity_weight == 0:
-            return torch.zeros_like(c[:, 0, 0])
-        value = diversity_of(c, weight, settings.diversity).to(c.dtype)
-        return settings.diversity_weight * value
-
-    def smooth(flat: Tensor, rows: Tensor) -> Tensor:
-        c = flat.reshape(len(rows), k, d)
-        target = query.target[rows].repeat_interleave(k)
-        margin = query.model.margin_of(query.model.logits(c.reshape(-1, d)), target)
-        return torch.relu(1 - margin).reshape(-1, k).mean(1) - diverse(c)
-
-    def prox(flat: Tensor, step: Tensor, rows: Tensor) -> Tensor:
-        home = query.x[rows].repeat(1, k)
-        return home + soft_threshold(flat - home, share * weight.repeat(k) * step)
-
-    def project(flat: Tensor, rows: Tensor) -> Tensor:
-        return query.project(flat.reshape(-1, d), rows.repeat_interleave(k)).reshape(-1, k * d)
-
-    def accept(flat: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen, ok = query.accept(flat.reshape(-1, d), rows.repeat_interleave(k))
-        seen = torch.where(ok[:, None], seen, torch.full_like(seen, torch.nan))
-        return seen.reshape(-1, k * d), ok.reshape(-1, k).any(1)
-
-    def cost(flat: Tensor, rows: Tensor) -> Tensor:
-        c, home = flat.reshape(-1, k, d), query.x[rows][:, None, :]
-        absent = c.isnan()
-        c = torch.where(absent, home, c)
-        near = share * ((c - home).abs() * weight).sum((1, 2))
-        missing = absent.any(-1).sum(1)
-        return smooth(c.flatten(1), rows) + near + _INVALID * missing
-
+    problem = _SetProblem(query, weight, settings)
     found = gradient_search(
-        smooth,
-        _start(query, k).flatten(1),
-        stepper=Adam(settings.lr, prox=prox),
-        project=project,
-        accept=accept,
-        cost=cost,
+        problem.smooth,
+        _start(query, settings.k).flatten(1),
+        stepper=Adam(settings.lr, prox=problem.prox),
+        project=problem.project,
+        accept=problem.accept,
+        cost=problem.cost,
         steps=settings.steps,
         check_every=_CHECK,
         patience=settings.patience,
         budget=query.budget,
     )
-    return found.x.reshape(n, k, d)
+    return problem.members(found.x)
 
 
 def _start(query: Query, k: int) -> Tensor:

@@ -51,6 +51,8 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
         partners: partners kept per case, nearest first.
         adaptations: rows of the target class tried for each of the first four pairs.
         fallback: "nun" or None.
+        variant: "cases" as above; "scamander" copies what published comparisons ran: every row
+            gets all features of the first valid row of the target class, in training order.
         max_rows: size of the case base; larger training sets are subsampled by a content hash.
         **options: see `Options`.
 
@@ -73,17 +75,20 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
         partners: int = 8,
         adaptations: int = 32,
         fallback: Literal["nun"] | None = "nun",
+        variant: Literal["cases", "scamander"] = "cases",
         max_rows: int = 5000,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
         self.differences, self.match_tolerance = differences, match_tolerance
         self.cases, self.partners, self.adaptations = cases, partners, adaptations
-        self.fallback, self.max_rows = fallback, max_rows
+        self.fallback, self.variant, self.max_rows = fallback, variant, max_rows
 
     def _fit(self, train: TrainRows) -> None:
         if self.fallback not in ("nun", None):
             raise ConfigError(f"unknown fallback {self.fallback!r}; use 'nun' or None")
+        if self.variant not in ("cases", "scamander"):
+            raise ConfigError(f"unknown variant {self.variant!r}; use 'cases' or 'scamander'")
         x, y = train.x.to(self._device()), train.y.to(self._device())
         self.base_ = CaseBase.of(x, y, self.space_, limit=self.max_rows, seed=self.random_state)
         classes = sorted(set(self.base_.y.tolist()))
@@ -104,6 +109,9 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
         trials = _Trials.of(query)
+        if self.variant == "scamander":
+            self._first_rows(trials)
+            return Answer(x=trials.found)
         codes = self.base_.encode(query.x)
         own = query.model.scores(query.x).argmax(1)
         for a, b in sorted(set(zip(own.tolist(), query.target.tolist(), strict=True))):
@@ -116,6 +124,17 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
                 self._neighbour(trials, codes, theirs, rows)
         stuck = query.region.fixed.all(1)
         return Answer(x=trials.found, groups=trials.how, infeasible=stuck, logs={"how": HOW})
+
+    def _first_rows(self, trials: _Trials) -> None:
+        """Take the first valid training rows of the target class, in training order."""
+        target = trials.query.target
+        for label in sorted(set(target.tolist())):
+            pool = self.train_.of_class(label).to(trials.query.x)
+
+            def first(local: Tensor, which: slice, pool: Tensor = pool) -> Tensor:
+                return pool[which].expand(len(local), -1, -1)
+
+            trials.first((target == label).nonzero()[:, 0], first, len(pool), 2, exact=False)
 
     def _reuse(self, trials: _Trials, codes: Tensor, pairs: GoodPairs, rows: Tensor) -> Tensor:
         """Try native pairs, then adapted ones; return the rows without an answer."""

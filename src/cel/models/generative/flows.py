@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
 
 from torch import Tensor, nn
 
@@ -185,6 +186,7 @@ class NeuralSplineFlow(_FlowEstimator):
     """
 
     name = "nsf"
+    _test_params: ClassVar[Mapping[str, Any]] = {"noise": 0.0}
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -49,7 +50,7 @@ class VAE(GenerativePytorchMixin):
 
     name = "vae"
     presets = SMALL_STEPS
-    _test_params: ClassVar[dict[str, Any]] = {"conditional": True}
+    _test_params: ClassVar[Mapping[str, Any]] = {"conditional": True}
 
     def __init__(
         self,

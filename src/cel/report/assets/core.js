@@ -3,14 +3,26 @@
 
 const D = JSON.parse(document.getElementById("data").textContent);
 const named = (list) => Object.fromEntries(list.map((x) => [x.name, x]));
-const METHOD = named(D.methods), METRIC = named(D.metrics);
-const DATASET = named(D.datasets), MODEL = named(D.models);
-const PARADIGM = { local: "Local", global: "Global", group: "Group-wise", regression: "Regression" };
+const METHOD = named(D.methods),
+  METRIC = named(D.metrics);
+const DATASET = named(D.datasets),
+  MODEL = named(D.models);
+const PARADIGM = {
+  local: "Local",
+  global: "Global",
+  group: "Group-wise",
+  regression: "Regression",
+};
 const ALL = "all";
 const FILTER = { paradigm: ALL, model: ALL, dataset: ALL };
 const STATUS = {
-  found: "#2a9d6f", invalid: "#e0a030", not_found: "#c8553d", infeasible: "#7d6bb0",
-  timeout: "#5b7c99", error: "#a11d33", not_applicable: "#8d969e",
+  found: "#2a9d6f",
+  invalid: "#e0a030",
+  not_found: "#c8553d",
+  infeasible: "#7d6bb0",
+  timeout: "#5b7c99",
+  error: "#a11d33",
+  not_applicable: "#8d969e",
 };
 const VIEWS = [];
 
@@ -19,8 +31,10 @@ function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === "on") for (const [event, f] of Object.entries(value)) node.addEventListener(event, f);
-    else if (name === "css") for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
+    if (name === "on")
+      for (const [event, f] of Object.entries(value)) node.addEventListener(event, f);
+    else if (name === "css")
+      for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.flat(2).filter((c) => c !== null && c !== undefined && c !== false));
@@ -31,7 +45,9 @@ function card(title, ...children) {
   return el("section", { class: "card" }, title ? el("h2", {}, title) : null, ...children);
 }
 
-function paragraph(text, kind) { return el("p", { class: kind || "muted" }, text); }
+function paragraph(text, kind) {
+  return el("p", { class: kind || "muted" }, text);
+}
 
 function scroller(table, label) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
@@ -39,13 +55,20 @@ function scroller(table, label) {
 
 /* A labelled select; options are [value, title] pairs. */
 function picker(label, options, value, change) {
-  const select = el("select", { on: { change: () => change(select.value) } },
-    options.map(([v, title]) => el("option", { value: v, selected: v === value }, title)));
+  const select = el(
+    "select",
+    { on: { change: () => change(select.value) } },
+    options.map(([v, title]) => el("option", { value: v, selected: v === value }, title)),
+  );
   return el("label", { class: "pick" }, label, select);
 }
 
 function checkbox(label, checked, change) {
-  const input = el("input", { type: "checkbox", checked, on: { change: () => change(input.checked) } });
+  const input = el("input", {
+    type: "checkbox",
+    checked,
+    on: { change: () => change(input.checked) },
+  });
   return el("label", { class: "check" }, input, label);
 }
 
@@ -53,17 +76,34 @@ function checkbox(label, checked, change) {
 function colour(name) {
   const hex = METHOD[name].colour;
   if (document.documentElement.dataset.theme !== "dark") return hex;
-  const light = [1, 3, 5].map((i) => Math.round(parseInt(hex.slice(i, i + 2), 16) * 0.74 + 255 * 0.26));
+  const light = [1, 3, 5].map((i) =>
+    Math.round(parseInt(hex.slice(i, i + 2), 16) * 0.74 + 255 * 0.26),
+  );
   return `rgb(${light.join(",")})`;
 }
 
 function methodName(name) {
   const m = METHOD[name];
-  return [el("span", { class: "swatch", css: { "--c": colour(name) }, "aria-hidden": "true" }), m.title,
-    m.baseline ? el("span", { class: "tag", tabindex: "0", "data-tip": "Not run here: scores that come with the package." }, "shipped baseline") : null];
+  return [
+    el("span", { class: "swatch", css: { "--c": colour(name) }, "aria-hidden": "true" }),
+    m.title,
+    m.baseline
+      ? el(
+          "span",
+          {
+            class: "tag",
+            tabindex: "0",
+            "data-tip": "Not run here: scores that come with the package.",
+          },
+          "shipped baseline",
+        )
+      : null,
+  ];
 }
 
-function tip(text, ...children) { return el("span", { "data-tip": text, tabindex: "0" }, ...children); }
+function tip(text, ...children) {
+  return el("span", { "data-tip": text, tabindex: "0" }, ...children);
+}
 
 /* Numbers. */
 function shown(value) {
@@ -86,12 +126,15 @@ const count = (n) => n.toLocaleString("en-GB");
 const known = (list) => list.filter((v) => v !== null && v !== undefined);
 const mean = (list) => (list.length ? list.reduce((a, b) => a + b, 0) / list.length : null);
 function quantile(sorted, q) {
-  const at = (sorted.length - 1) * q, low = Math.floor(at);
+  const at = (sorted.length - 1) * q,
+    low = Math.floor(at);
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }
-function pvalue(p) { return p === null ? "not defined" : p < 0.001 ? "< 0.001" : p.toFixed(3); }
+function pvalue(p) {
+  return p === null ? "not defined" : p < 0.001 ? "< 0.001" : p.toFixed(3);
+}
 const unique = (list) => [...new Set(list)];
-const arrow = (metric) => ({ higher: "↑", lower: "↓" }[METRIC[metric]?.better] || "");
+const arrow = (metric) => ({ higher: "↑", lower: "↓" })[METRIC[metric]?.better] || "";
 const isShare = (metric) => METRIC[metric]?.unit === "share";
 const narrow = () => innerWidth < 760;
 const metricTitle = (metric) => `${METRIC[metric]?.title || metric} ${arrow(metric)}`.trim();
@@ -146,6 +189,8 @@ function rankedGroup() {
 function heat(share, colour) {
   if (share === null || Number.isNaN(share)) return {};
   const part = Math.round(8 + 72 * Math.max(0, Math.min(1, share)));
-  return { "--cell": `color-mix(in oklab, ${colour || "var(--accent)"} ${part}%, var(--card))`,
-    "--on": part > 66 ? "var(--card)" : "var(--ink)" };
+  return {
+    "--cell": `color-mix(in oklab, ${colour || "var(--accent)"} ${part}%, var(--card))`,
+    "--on": part > 66 ? "var(--card)" : "var(--ink)",
+  };
 }

@@ -10,7 +10,8 @@ function svg(tag, attributes, ...children) {
 
 /* Linear, logarithmic for times, symmetric logarithmic where few values would flatten the rest. */
 function axisScale(values, metric) {
-  const low = Math.min(...values), high = Math.max(...values);
+  const low = Math.min(...values),
+    high = Math.max(...values);
   if (/^(time_|ms_)/.test(metric) && low > 0) return Math.log10;
   if (high - low > 1000) return (v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / 10);
   return (v) => v;
@@ -18,23 +19,29 @@ function axisScale(values, metric) {
 
 function ticks(low, high, wanted) {
   const span = high - low || Math.abs(high) || 1;
-  const raw = span / wanted, power = 10 ** Math.floor(Math.log10(raw));
+  const raw = span / wanted,
+    power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((s) => s * power >= raw) * power;
   const out = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) out.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step)
+    out.push(Math.abs(v) < step / 1e6 ? 0 : v);
   return out;
 }
 
 function axisTicks(values, metric, scale) {
-  const low = Math.min(...values), high = Math.max(...values);
+  const low = Math.min(...values),
+    high = Math.max(...values);
   if (isShare(metric)) return [0, 0.5, 1];
   if (scale(10) === 10) return ticks(low, high, 4);
   const powers = [];
   for (let p = -4; p <= 12; p++) powers.push(10 ** p);
-  const large = powers.slice(5), signed = [...large.map((p) => -p).reverse(), 0, ...large];
+  const large = powers.slice(5),
+    signed = [...large.map((p) => -p).reverse(), 0, ...large];
   const coarse = scale === Math.log10 ? powers : signed;
   for (const all of [coarse, coarse.flatMap((p) => [p, 2 * p, 5 * p])]) {
-    const inside = unique(all).filter((v) => v >= low && v <= high).sort((a, b) => a - b);
+    const inside = unique(all)
+      .filter((v) => v >= low && v <= high)
+      .sort((a, b) => a - b);
     if (inside.length >= 2) return inside.filter((_, i) => i % Math.ceil(inside.length / 5) === 0);
   }
   return ticks(low, high, 3);
@@ -48,31 +55,49 @@ function tickText(v) {
 
 /* groups: [{name, values}]; one box per method. */
 function boxPlot(groups, metric) {
-  const W = narrow() ? 168 : 230, H = 136, left = 38, top = 6, bottom = 8;
+  const W = narrow() ? 168 : 230,
+    H = 136,
+    left = 38,
+    top = 6,
+    bottom = 8;
   const everything = groups.flatMap((g) => g.values);
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img",
-    "aria-label": `${metricTitle(metric)}: ` + groups.map((g) => `${METHOD[g.name].title} ${g.values.length ? fine(mean(g.values)) : "none"}`).join(", ") });
+  const chart = svg("svg", {
+    class: "chart",
+    viewBox: `0 0 ${W} ${H}`,
+    role: "img",
+    "aria-label":
+      `${metricTitle(metric)}: ` +
+      groups
+        .map((g) => `${METHOD[g.name].title} ${g.values.length ? fine(mean(g.values)) : "none"}`)
+        .join(", "),
+  });
   if (!everything.length) {
     chart.append(svg("text", { x: W / 2, y: H / 2, "text-anchor": "middle" }, "no value"));
     return chart;
   }
   const scale = axisScale(everything, metric);
   const ends = isShare(metric) ? [0, 1, ...everything] : everything;
-  let low = scale(Math.min(...ends)), high = scale(Math.max(...ends));
+  let low = scale(Math.min(...ends)),
+    high = scale(Math.max(...ends));
   const pad = (high - low) * 0.07 || Math.abs(high) * 0.1 || 0.5;
-  low -= pad; high += pad;
+  low -= pad;
+  high += pad;
   const y = (v) => top + (H - top - bottom) * (1 - (scale(v) - low) / (high - low));
   for (const t of axisTicks(everything, metric, scale)) {
-    chart.append(svg("line", { class: "axis", x1: left, x2: W, y1: y(t), y2: y(t) }),
-      svg("text", { x: left - 5, y: y(t) + 3.4, "text-anchor": "end" }, tickText(t)));
+    chart.append(
+      svg("line", { class: "axis", x1: left, x2: W, y1: y(t), y2: y(t) }),
+      svg("text", { x: left - 5, y: y(t) + 3.4, "text-anchor": "end" }, tickText(t)),
+    );
   }
-  const step = (W - left) / groups.length, half = Math.min(13, step * 0.34);
+  const step = (W - left) / groups.length,
+    half = Math.min(13, step * 0.34);
   groups.forEach((g, i) => chart.append(oneBox(g, left + step * (i + 0.5), half, y)));
   return chart;
 }
 
 function oneBox(group, x, half, y) {
-  const paint = colour(group.name), v = [...group.values].sort((a, b) => a - b);
+  const paint = colour(group.name),
+    v = [...group.values].sort((a, b) => a - b);
   const box = svg("g", { stroke: paint, fill: paint });
   if (!v.length) {
     box.append(svg("text", { x, y: 122, "text-anchor": "middle", stroke: "none" }, "×"));
@@ -83,47 +108,120 @@ function oneBox(group, x, half, y) {
   const reach = 1.5 * (q3 - q1);
   const inside = v.filter((u) => u >= q1 - reach && u <= q3 + reach);
   const ends = [inside[0], inside[inside.length - 1]];
-  box.append(svg("line", { x1: x, x2: x, y1: y(ends[0]), y2: y(ends[1]) }),
-    svg("rect", { x: x - half, width: 2 * half, y: y(q3), height: Math.max(1.5, y(q1) - y(q3)), "fill-opacity": 0.5, rx: 1.5 }),
-    svg("line", { x1: x - half, x2: x + half, y1: y(q2), y2: y(q2), stroke: "var(--ink)", "stroke-width": 2 }));
-  v.filter((u) => u < ends[0] || u > ends[1]).forEach((u) => box.append(svg("circle", { cx: x, cy: y(u), r: 1.8 })));
-  box.setAttribute("data-tip", `${METHOD[group.name].title}: median ${fine(q2)}, quartiles ${fine(q1)} to ${fine(q3)}, ${v.length} values`);
+  box.append(
+    svg("line", { x1: x, x2: x, y1: y(ends[0]), y2: y(ends[1]) }),
+    svg("rect", {
+      x: x - half,
+      width: 2 * half,
+      y: y(q3),
+      height: Math.max(1.5, y(q1) - y(q3)),
+      "fill-opacity": 0.5,
+      rx: 1.5,
+    }),
+    svg("line", {
+      x1: x - half,
+      x2: x + half,
+      y1: y(q2),
+      y2: y(q2),
+      stroke: "var(--ink)",
+      "stroke-width": 2,
+    }),
+  );
+  v.filter((u) => u < ends[0] || u > ends[1]).forEach((u) =>
+    box.append(svg("circle", { cx: x, cy: y(u), r: 1.8 })),
+  );
+  box.setAttribute(
+    "data-tip",
+    `${METHOD[group.name].title}: median ${fine(q2)}, quartiles ${fine(q1)} to ${fine(q3)}, ${v.length} values`,
+  );
   return box;
 }
 
 /* Mean ranks on a line; methods joined by a bar are not significantly different (Nemenyi). */
 function rankDiagram(ranking) {
-  const k = ranking.methods.length, W = narrow() ? 500 : 860, side = narrow() ? 132 : 190, left = side, right = W - side;
-  const leftCount = Math.ceil(k / 2), cliques = rankCliques(ranking);
-  const top = 64 + cliques.length * 11, H = top + 24 * leftCount + 6;
-  const lowest = 1, highest = Math.max(k, 2);
+  const k = ranking.methods.length,
+    W = narrow() ? 500 : 860,
+    side = narrow() ? 132 : 190,
+    left = side,
+    right = W - side;
+  const leftCount = Math.ceil(k / 2),
+    cliques = rankCliques(ranking);
+  const top = 64 + cliques.length * 11,
+    H = top + 24 * leftCount + 6;
+  const lowest = 1,
+    highest = Math.max(k, 2);
   const x = (r) => left + ((r - lowest) / (highest - lowest)) * (right - left);
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", style: `min-width:${Math.min(W, 620)}px`,
-    "aria-label": "Critical-difference diagram: " + ranking.methods.map((m, i) => `${METHOD[m].title} ${ranking.rank[i].toFixed(2)}`).join(", ") });
+  const chart = svg("svg", {
+    class: "chart",
+    viewBox: `0 0 ${W} ${H}`,
+    role: "img",
+    style: `min-width:${Math.min(W, 620)}px`,
+    "aria-label":
+      "Critical-difference diagram: " +
+      ranking.methods.map((m, i) => `${METHOD[m].title} ${ranking.rank[i].toFixed(2)}`).join(", "),
+  });
   chart.append(svg("line", { class: "rule", x1: left, x2: right, y1: 50, y2: 50 }));
   for (let r = lowest; r <= highest; r++) {
-    chart.append(svg("line", { class: "rule", x1: x(r), x2: x(r), y1: 45, y2: 50 }), svg("text", { x: x(r), y: 40, "text-anchor": "middle" }, String(r)));
+    chart.append(
+      svg("line", { class: "rule", x1: x(r), x2: x(r), y1: 45, y2: 50 }),
+      svg("text", { x: x(r), y: 40, "text-anchor": "middle" }, String(r)),
+    );
   }
   if (ranking.difference !== null) {
     const end = Math.min(x(lowest + ranking.difference), W - 12);
-    chart.append(svg("path", { class: "rule", d: `M${left} 12 V20 M${left} 16 H${end} M${end} 12 V20` }),
-      svg("text", { x: left - 8, y: 20, "text-anchor": "end" }, `CD = ${ranking.difference.toFixed(2)}`));
+    chart.append(
+      svg("path", { class: "rule", d: `M${left} 12 V20 M${left} 16 H${end} M${end} 12 V20` }),
+      svg(
+        "text",
+        { x: left - 8, y: 20, "text-anchor": "end" },
+        `CD = ${ranking.difference.toFixed(2)}`,
+      ),
+    );
   }
-  cliques.forEach(([a, b], i) => chart.append(svg("line", { class: "bar", x1: x(ranking.rank[a]) - 4, x2: x(ranking.rank[b]) + 4, y1: 61 + i * 11, y2: 61 + i * 11 })));
+  cliques.forEach(([a, b], i) =>
+    chart.append(
+      svg("line", {
+        class: "bar",
+        x1: x(ranking.rank[a]) - 4,
+        x2: x(ranking.rank[b]) + 4,
+        y1: 61 + i * 11,
+        y2: 61 + i * 11,
+      }),
+    ),
+  );
   ranking.methods.forEach((m, i) => {
-    const onLeft = i < leftCount, line = onLeft ? i : k - 1 - i, y = top + 24 * line + 8, at = x(ranking.rank[i]);
+    const onLeft = i < leftCount,
+      line = onLeft ? i : k - 1 - i,
+      y = top + 24 * line + 8,
+      at = x(ranking.rank[i]);
     const end = onLeft ? left - 12 : right + 12;
-    chart.append(svg("path", { d: `M${at} 50 V${y} H${end}`, fill: "none", stroke: colour(m), "stroke-width": 1.8 }),
+    chart.append(
+      svg("path", {
+        d: `M${at} 50 V${y} H${end}`,
+        fill: "none",
+        stroke: colour(m),
+        "stroke-width": 1.8,
+      }),
       svg("circle", { cx: at, cy: 50, r: 4, fill: colour(m) }),
-      svg("text", { class: "strong", x: onLeft ? end - 6 : end + 6, y: y + 4, "text-anchor": onLeft ? "end" : "start" },
-        `${METHOD[m].title}  ${ranking.rank[i].toFixed(2)}`));
+      svg(
+        "text",
+        {
+          class: "strong",
+          x: onLeft ? end - 6 : end + 6,
+          y: y + 4,
+          "text-anchor": onLeft ? "end" : "start",
+        },
+        `${METHOD[m].title}  ${ranking.rank[i].toFixed(2)}`,
+      ),
+    );
   });
   return chart;
 }
 
 /* Longest runs of methods whose mean ranks differ by less than the critical difference. */
 function rankCliques(ranking) {
-  const r = ranking.rank, out = [];
+  const r = ranking.rank,
+    out = [];
   if (ranking.difference === null) return out;
   for (let a = 0; a < r.length; a++) {
     let b = a;

@@ -2,28 +2,78 @@
 /* Everything that somebody needs to cite the run or to repeat it. */
 
 VIEWS.push({
-  id: "cite", title: "Cite", filters: [],
+  id: "cite",
+  title: "Cite",
+  filters: [],
   render(root) {
-    const c = D.cite, environment = JSON.stringify(c.environment, null, 2), suite = JSON.stringify(c.suite, null, 2);
-    const rows = Object.entries(c.environment).map(([k, v]) => el("tr", {}, el("th", { scope: "row", class: "method" }, k), el("td", { class: "text" }, String(v))));
-    root.append(card("Cite", paragraph(`Computed until ${c.computed}.`), textBlock("BibTeX", c.bibtex, "bibtex")),
-      el("div", { class: "grid2" },
-        card("Environment", scroller(el("table", { class: "wide" }, el("tbody", {}, rows)), "Environment"), textBlock("As JSON", environment, "environment")),
-        card("Files beside this page", el("ul", {}, [["scores.csv", "every score: one line per cell and metric"], ["tables.tex", "the paper's tables in LaTeX"], ["figures/", "its figures as SVG and PNG"], ["suite.json", "what was run"]].map(([name, text]) =>
-          el("li", {}, el("a", { href: name }, name), ` ${text}`))), paragraph("The same run again:"), el("pre", {}, `cel run suite.json --out ${D.meta.suite}\ncel report ${D.meta.suite}`))),
-      card("Configuration of the suite", textBlock("As JSON", suite, "suite")));
+    const c = D.cite,
+      environment = JSON.stringify(c.environment, null, 2),
+      suite = JSON.stringify(c.suite, null, 2);
+    const rows = Object.entries(c.environment).map(([k, v]) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row", class: "method" }, k),
+        el("td", { class: "text" }, String(v)),
+      ),
+    );
+    root.append(
+      card(
+        "Cite",
+        paragraph(`Computed until ${c.computed}.`),
+        textBlock("BibTeX", c.bibtex, "bibtex"),
+      ),
+      el(
+        "div",
+        { class: "grid2" },
+        card(
+          "Environment",
+          scroller(el("table", { class: "wide" }, el("tbody", {}, rows)), "Environment"),
+          textBlock("As JSON", environment, "environment"),
+        ),
+        card(
+          "Files beside this page",
+          el(
+            "ul",
+            {},
+            [
+              ["scores.csv", "every score: one line per cell and metric"],
+              ["tables.tex", "the paper's tables in LaTeX"],
+              ["figures/", "its figures as SVG and PNG"],
+              ["suite.json", "what was run"],
+            ].map(([name, text]) => el("li", {}, el("a", { href: name }, name), ` ${text}`)),
+          ),
+          paragraph("The same run again:"),
+          el("pre", {}, `cel run suite.json --out ${D.meta.suite}\ncel report ${D.meta.suite}`),
+        ),
+      ),
+      card("Configuration of the suite", textBlock("As JSON", suite, "suite")),
+    );
   },
 });
 
 function textBlock(title, text, id) {
   const pre = el("pre", { id: `text-${id}`, tabindex: "0" }, text);
-  const button = el("button", { type: "button", class: "ghost", on: { click: () => copyText(pre, button) } }, "Copy");
+  const button = el(
+    "button",
+    { type: "button", class: "ghost", on: { click: () => copyText(pre, button) } },
+    "Copy",
+  );
   return el("div", {}, el("div", { class: "controls" }, el("h3", {}, title), button), pre);
 }
 
 function copyText(pre, button) {
-  const done = () => { button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); };
-  const select = () => { getSelection().selectAllChildren(pre); document.execCommand("copy"); done(); };
+  const done = () => {
+    button.textContent = "Copied";
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, 1500);
+  };
+  const select = () => {
+    getSelection().selectAllChildren(pre);
+    document.execCommand("copy");
+    done();
+  };
   if (navigator.clipboard) navigator.clipboard.writeText(pre.textContent).then(done, select);
   else select();
 }
