@@ -104,11 +104,14 @@ class Edits:
         return torch.where(self.fixed, self.value, x + self.shift)
 
 
-def settle(x: Tensor, region: Region, price: Price | None = None) -> Tensor:
+def settle(
+    x: Tensor, region: Region, price: Price | None = None, *, outward: bool = True
+) -> Tensor:
     """Bring points (..., n, d) with hard categories into the region of their rows.
 
-    Numbers are clipped to the row's bounds and, if a price is given, to the training range; grid
-    values are rounded away from the row, so that rounding does not undo a flip.
+    Numbers are clipped to the row's bounds and, if a price is given, to the training range. Grid
+    values are rounded away from the row, so that an edit does at least what it says; or to the
+    nearest one, for searches that see the rounded points.
     """
     low, high = region.lower, region.upper
     if price is not None:
@@ -117,7 +120,9 @@ def settle(x: Tensor, region: Region, price: Price | None = None) -> Tensor:
     out = torch.minimum(torch.maximum(x, low), high)
     grid = (region.layout.step > 0).nonzero()[:, 0]
     if len(grid):
-        out[..., grid] = _outward(out[..., grid], region, low[:, grid], high[:, grid], grid)
+        half = torch.zeros_like(region.layout.step) if outward else region.layout.step / 2
+        away = out[..., grid] - half[grid] * (out[..., grid] - region.origin[:, grid]).sign()
+        out[..., grid] = _outward(away, region, low[:, grid], high[:, grid], grid)
     return _repaired(out, region) if region.space.constraints else out
 
 

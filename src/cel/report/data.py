@@ -145,6 +145,8 @@ def _entry(e: Entry) -> dict[str, Any]:
         out["best"] = 2 * e.best + e.best_of_all
     if not math.isnan(e.paper[0]):
         out |= {"p": short(e.paper[0]), "ps": short(e.paper[1]), "verdict": e.verdict}
+    if e.artefact:
+        out["artefact"] = e.artefact
     return out
 
 

@@ -43,6 +43,7 @@ class Entry:
         reason: in words; "" for complete entries.
         paper: (mean, std) as printed, NaN where the paper has nothing.
         verdict: how ours stands to the printed value; "" if there is none.
+        artefact: why the printed value is known to be an artefact; "" if it is not.
     """
 
     mean: float
@@ -53,6 +54,7 @@ class Entry:
     reason: str
     paper: tuple[float, float]
     verdict: str
+    artefact: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,13 @@ class TableBuilder:
         mean = float(values.mean()) if len(values) else np.nan
         std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
         state, reason = _state(cells, rows, len(values))
-        paper, verdict = (np.nan, np.nan), ""
+        paper, verdict, artefact = (np.nan, np.nan), "", ""
         line = self.printed.get((dataset, method, metric))
         if line is not None:
             paper = (float(line["mean_paper"]), float(line["std_paper"]))
             verdict = "" if np.isnan(paper[0]) else str(line["verdict"])
-        return Entry(mean, std, False, False, state, reason, paper, verdict)
+            artefact = str(line["reason"]) if verdict == "artefact" else ""
+        return Entry(mean, std, False, False, state, reason, paper, verdict, artefact)
 
 
 def _state(cells: pd.DataFrame, rows: pd.DataFrame | None, known: int) -> tuple[str, str]:

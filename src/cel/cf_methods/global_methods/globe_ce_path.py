@@ -92,7 +92,7 @@ class Directions:
         self, region: Region, k: Tensor, price: Price | None, leaving: Tensor | None = None
     ) -> Tensor:
         """Return the moved rows inside their regions, (D, n, d); a price clips to its range."""
-        return settle(self.points(region.origin, k, leaving), region, price)
+        return settle(self.points(region.origin, k, leaving), region, price, outward=False)
 
     def largest(self, price: Price, clip: bool = True) -> Tensor:
         """Return a scalar (D,) beyond which nothing changes, or which is hopelessly dear."""

@@ -13,9 +13,9 @@ from cel.cf_methods.query import Query
 
 __all__ = ["choose_directions", "greedy", "row_costs"]
 
-SCREEN = (48, 8)  # rows and scalars of the first look at all candidates
+SCREEN = (64, 8)  # rows and scalars of the first look at all candidates
 FINAL = (256, 12)  # rows and scalars for those that are left
-KEPT = 32
+KEPT = 48
 
 
 def choose_directions(

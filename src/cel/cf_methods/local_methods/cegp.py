@@ -17,6 +17,7 @@ from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
 from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
+from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
@@ -253,12 +254,11 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         if problem.has_closed_form:
             found, infeasible = problem.closed_form()
         elif problem.cost.extra is None:
-            found = problem.tangent(query.x, steps=50)
+            found = search_with_switches(problem, steps=50)
         else:
             found = Found.nothing(query.x)
-        everyone = problem.has_categories or problem.cost.extra is not None
-        todo = torch.ones_like(found.ok) if everyone else ~found.ok
-        rows = (todo if infeasible is None else todo & ~infeasible).nonzero()[:, 0]
+        todo = ~found.ok if infeasible is None else ~found.ok & ~infeasible
+        rows = todo.nonzero()[:, 0]
         if len(rows) and not query.budget.expired:
             part = problem.on(rows)
             other = self._descend(

@@ -19,6 +19,7 @@ from cel.cf_methods.local_methods.information import adding, no_information, rem
 from cel.cf_methods.local_methods.problem import AIM, Problem, accept_beyond, class_margin
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
+from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.outcome import assemble
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
@@ -44,8 +45,8 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     objective shrinks by `lr * beta`; with `beta` a feature moves only if one step pushes it
     farther than `beta`, saturated models never move, and the point reached is not the minimum.
     The default is the proximal map. Linear models are solved in closed form, others through their
-    tangents; rows where that fails and changes of categories go through FISTA with the search for
-    c, as do a reconstruction term and `threshold="paper"`.
+    tangents, with changes of categories tried one by one; rows where that fails go through FISTA
+    with the search for c, as do a reconstruction term and `threshold="paper"`.
 
     Args:
         model: any classifier with gradients.
@@ -191,9 +192,8 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         query = problem.query
         found = Found.nothing(query.x)
         if problem.cost.extra is None:
-            found = problem.tangent(query.x, steps=50)
-        everyone = problem.has_categories or problem.cost.extra is not None
-        todo = query.rows() if everyone else (~found.ok).nonzero()[:, 0]
+            found = search_with_switches(problem, steps=50)
+        todo = (~found.ok).nonzero()[:, 0]
         if len(todo) and not query.budget.expired:
             part = problem.on(todo)
             found.put_better(todo, part.polish(self._descend(part), steps=50))

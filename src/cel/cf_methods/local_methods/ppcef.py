@@ -13,6 +13,7 @@ from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.problem import Problem, class_margin
 from cel.cf_methods.local_methods.prototypes import nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
+from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
@@ -161,7 +162,9 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     def _search(self, problem: Problem) -> Found:
         query = problem.query
         found = Found.nothing(query.x)
-        if self.init == "row":
+        if self.init == "row" and problem.has_categories:
+            found = search_with_switches(problem, steps=POLISH)
+        elif self.init == "row":
             found = problem.polish(self._descend(problem), steps=POLISH)
         for count in (self.starts, MANY):
             todo = (~found.ok).nonzero()[:, 0]
@@ -221,10 +224,11 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             steps=self.steps * (1 + (number > 0)),
             check_every=4,
             patience=max(20, self.steps // 4),
+            give_up=max(30, self.steps // 3),
             budget=query.budget,
         )
 
 
 def _quantile(values: Tensor, q: float) -> Tensor:
     level: Tensor = torch.quantile(values.double(), q)
-    return level.to(values.dtype)
+    return level.to(values)

@@ -89,6 +89,11 @@ class Problem:
         """Return the margin beyond the aim, shape (a,)."""
         return self.margin(x, rows) - self.aim
 
+    def missing(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return by how much points fall short of all demands, shape (a,)."""
+        parts = [f(x, rows) for f in (self.surplus, *self.also)]
+        return torch.stack(parts).neg().clamp(min=0).sum(0)
+
     def closed_form(self) -> tuple[Found, Tensor]:
         """Solve a problem that `has_closed_form`.
 

@@ -13,6 +13,7 @@ from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.problem import Problem, class_margin
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
+from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge, squared_error, squared_probability_gap
@@ -31,9 +32,10 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     The distance is `sum(|x'_k - x_k| / MAD_k)` or the Euclidean one; a changed category counts 1.
     A linear model is solved in closed form; otherwise the tangent of the model is solved in
-    closed form again and again, which leads to a stationary point of the same problem. Rows for
-    which that fails, and changes of categories, go through the descent of the paper: Adam with
-    the proximal map of the distance, lambda bracketed and bisected for each row.
+    closed form again and again, which leads to a stationary point of the same problem, with
+    changes of categories tried one by one. Rows for which that fails go through the descent of
+    the paper: Adam with the proximal map of the distance, lambda bracketed and bisected for each
+    row, categories relaxed to simplices.
 
     Args:
         model: any model with gradients.
@@ -178,8 +180,8 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         if query.model.task is Task.REGRESSION and query.model.n_outputs > 1:
             found = self._several_outputs(problem)
         else:
-            found = problem.tangent(query.x, steps=self.steps // 2)
-        todo = query.rows() if problem.has_categories else (~found.ok).nonzero()[:, 0]
+            found = search_with_switches(problem, steps=self.steps // 2)
+        todo = (~found.ok).nonzero()[:, 0]
         if len(todo) and not query.budget.expired:
             part = problem.on(todo)
             found.put_better(todo, part.polish(self._descend(part, self.rounds), self.steps // 2))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.generative.background import draw_broad, log_broad, mix
-from cel.models.generative.kernels import Kernel, log_kernel_sum, log_kernels
+from cel.models.generative.kernels import PAIRS_AT_ONCE, Kernel, log_kernel_sum, log_kernels
 
 __all__ = ["KernelNet"]
 
@@ -136,19 +136,25 @@ class KernelNet(nn.Module):
         self, n: int, context: Tensor | None, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return the stored row (n,) and the class (n,) to draw from."""
-        device = self.rows.device
+        device, count = self.rows.device, len(self.rows)
         group = torch.zeros(n, dtype=torch.long, device=device)
-        if context is None:
-            logits = self.rows.new_zeros(1, len(self.rows)).expand(n, -1)
-        elif self.by_class:
+        if context is not None and not self.by_class:
+            values, kernel = self.rows[:, self.n_in :].double(), self._value_kernel()
+            parts = [
+                torch.multinomial(
+                    log_kernels(c, values, kernel).softmax(1), 1, generator=generator
+                )
+                for c in torch.split(context.double(), max(PAIRS_AT_ONCE // count, 1))
+            ]
+            return torch.cat(parts)[:, 0], group
+        chosen = torch.randint(count, (n,), generator=generator, device=device)
+        if context is not None:
             group = context.argmax(1)
-            same = self.classes == group[:, None]
-            logits = torch.where(same | ~same.any(1, keepdim=True), 0.0, -math.inf)
-        else:
-            values = self.rows[:, self.n_in :].double()
-            logits = log_kernels(context.double(), values, self._value_kernel())
-        p = logits.softmax(1)
-        return torch.multinomial(p, 1, generator=generator)[:, 0], group
+            for k in range(self.n_groups):
+                own = (self.classes == k).nonzero()[:, 0]
+                if len(own):
+                    chosen = torch.where(group == k, own[chosen % len(own)], chosen)
+        return chosen, group
 
     def _other_categories(self, x: Tensor, group: Tensor, generator: torch.Generator) -> Tensor:
         for block in self.blocks:

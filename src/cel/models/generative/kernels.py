@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "log_kernel_sum", "log_kernels", "loo_log_likelihood"]
+__all__ = ["PAIRS_AT_ONCE", "Kernel", "log_kernel_sum", "log_kernels", "loo_log_likelihood"]
 
 PAIRS_AT_ONCE = 4_000_000
 

@@ -10,6 +10,9 @@ from cel.errors import ConfigError, MissingInputError
 from cel.models.base import GenerativePytorchMixin, Options
 from cel.models.generative._checks import check_settings
 from cel.models.generative.bijections import Affine, Bijection, Spline
+from cel.models.generative.categorical import CategoricalNet
+from cel.models.generative.flow import Flow
+from cel.models.generative.masked import autoregressive_degrees
 from cel.models.generative.mixed_net import MixedNet
 from cel.models.generative.parts import Choices
 from cel.models.schedule import FLOW_PRESETS
@@ -76,17 +79,32 @@ class MixedDensity(GenerativePytorchMixin):
             raise ConfigError(f"unknown flow {self.flow!r}; {did_you_mean(self.flow, kinds)}")
         sizes = ("transforms", "hidden", "n_hidden")
         check_settings(self, positive=sizes, shares=("tail", "floor", "dropout"))
-        return MixedNet(
-            Choices(self.space_, self.max_levels),
-            kinds[self.flow],
-            n_context=n_out,
-            transforms=self.transforms,
+        choices = Choices(self.space_, self.max_levels)
+        seen = n_out + sum(choices.sizes)
+        law = self._law(choices, n_out) if choices.sizes else None
+        count = len(choices.rest)
+        flow = self._numbers(count, seen, kinds[self.flow]) if count else None
+        return MixedNet(choices, law, flow, n_context=n_out, dropout=self.dropout)
+
+    def _law(self, choices: Choices, n_context: int) -> CategoricalNet:
+        return CategoricalNet(
+            choices.sizes,
+            n_context=n_context,
+            hidden=self.hidden,
+            n_hidden=self.n_hidden,
+            floor=self.floor,
+            dropout=self.dropout,
+        )
+
+    def _numbers(self, count: int, n_context: int, bijection: Bijection) -> Flow:
+        return Flow(
+            autoregressive_degrees(self.transforms, count),
+            bijection,
+            n_context=n_context,
             hidden=self.hidden,
             n_hidden=self.n_hidden,
             noise=self.noise,
             tail=self.tail,
-            floor=self.floor,
-            dropout=self.dropout,
         )
 
     def _initialise(self, module: nn.Module, *tables: Tensor) -> None:

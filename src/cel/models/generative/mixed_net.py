@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cel.models.generative.bijections import Bijection
 from cel.models.generative.categorical import CategoricalNet, hide_blocks
 from cel.models.generative.flow import Flow, spread
-from cel.models.generative.masked import autoregressive_degrees
 from cel.models.generative.parts import Choices
 
 __all__ = ["MixedNet"]
@@ -17,7 +15,12 @@ __all__ = ["MixedNet"]
 class MixedNet(nn.Module):
     """log P(c | y) + log p(v | c, y) - log(cell) for rows of choices c and numbers v.
 
-    See `MixedDensity` for the settings. One of the two parts may be missing.
+    Args:
+        choices: which columns are choices.
+        law: of the choices; None if there are none.
+        flow: of the numbers, with context [y, c]; None if there are none.
+        n_context: columns of y, 0 for none.
+        dropout: share of the choices that a training step hides from the flow.
     """
 
     stackable = True
@@ -27,44 +30,18 @@ class MixedNet(nn.Module):
     def __init__(
         self,
         choices: Choices,
-        bijection: Bijection,
+        law: CategoricalNet | None,
+        flow: Flow | None,
         *,
         n_context: int,
-        transforms: int,
-        hidden: int,
-        n_hidden: int,
-        noise: float,
-        tail: float,
-        floor: float,
         dropout: float,
     ) -> None:
         super().__init__()
-        self.choices, self.dropout = choices, dropout
-        n_blocks, n_numbers = sum(choices.sizes), len(choices.rest)
+        self.choices, self.law, self.flow, self.dropout = choices, law, flow, dropout
         self.register_buffer("context_loc", torch.zeros(1, n_context))
         self.register_buffer("context_scale", torch.ones(1, n_context))
-        self.law = self.flow = None
-        if n_blocks:
-            self.law = CategoricalNet(
-                choices.sizes,
-                n_context=n_context,
-                hidden=hidden,
-                n_hidden=n_hidden,
-                floor=floor,
-                dropout=dropout,
-            )
-        if n_numbers:
-            self.flow = Flow(
-                autoregressive_degrees(transforms, n_numbers),
-                bijection,
-                n_context=n_context + n_blocks,
-                hidden=hidden,
-                n_hidden=n_hidden,
-                noise=noise,
-                tail=tail,
-            )
-        if self.law is not None and self.flow is not None:
-            self.flow.net.start_equal(n_numbers + n_context, self.law.blocks)
+        if law is not None and flow is not None:
+            flow.net.start_equal(flow.n_features + n_context, law.blocks)
 
     @torch.no_grad()
     def start(self, x: Tensor, context: Tensor | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -13,10 +14,11 @@ __all__ = ["Choices", "is_choice", "levels"]
 
 
 def levels(feature: Feature) -> int:
-    """Return the number of grid points of a number, 0 for a continuous one."""
-    if feature.step is None:
+    """Return the number of grid points of a number; 0 if it is continuous or has no bounds."""
+    width = feature.upper - feature.lower
+    if feature.step is None or not math.isfinite(width):
         return 0
-    return round((feature.upper - feature.lower) / feature.step) + 1
+    return round(width / feature.step) + 1
 
 
 def is_choice(feature: Feature, max_levels: int) -> bool:
@@ -78,8 +80,7 @@ class Choices(nn.Module):
             ("hat_last", [g.size - 1.0 for g, _ in hats]),
         ):
             self.register_buffer(name, torch.tensor(numbers)[None, :])
-        cells = [torch.tensor(g.step).log() for g in grids]
-        self.log_cell = float(sum(cells)) if cells else 0.0
+        self.log_cell = math.fsum(math.log(g.step) for g in grids)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return blocks (..., n, D) and the remaining numbers (..., n, r) of rows (..., n, d)."""

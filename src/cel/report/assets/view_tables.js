@@ -140,7 +140,10 @@ function entryCell(e) {
     TABLES_UI.paper && e.p !== undefined
       ? el(
           "span",
-          { class: `printed ${e.verdict}`, title: e.verdict },
+          {
+            class: `printed ${e.verdict}`,
+            "data-tip": `${e.verdict}${e.artefact ? `: ${e.artefact}` : ""}`,
+          },
           shown(e.p) + spread(e.p, e.ps),
         )
       : null;
