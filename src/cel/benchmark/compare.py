@@ -112,7 +112,7 @@ def _artefact(line: Mapping[str, Any], rules: list[dict[str, Any]]) -> str:
 
 def _verdict(a: float, a_std: float, b: float, b_std: float, metric: str, folds: int = 5) -> str:
     """Compare two means of `folds` folds: equal when closer than twice the standard error."""
-    spread = np.sqrt((np.nan_to_num(a_std) ** 2 + np.nan_to_num(b_std) ** 2) / folds)
+    spread = np.hypot(np.nan_to_num(a_std), np.nan_to_num(b_std)) / np.sqrt(folds)
     if abs(a - b) <= 2 * spread + ROUNDING * max(1.0, abs(b) if abs(b) > 100 else 1.0):
         return "equal"
     lower = metric in LOWER
@@ -148,6 +148,4 @@ def compare_runs(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def verdict_counts(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Count verdicts per table, metric or method."""
-    return table.pivot_table(
-        index=by, columns="verdict", values="metric", aggfunc="count", fill_value=0
-    )
+    return pd.crosstab(table[by], table["verdict"])

@@ -14,17 +14,18 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
+from cel.cf_methods.local_methods.guidance import accept_guided, distance_cost, pulled
 from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
 from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.switches import search_with_switches
-from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import hinge, probability_margin, reconstruction_error
 from cel.protocols import Need, Support
 from cel.search import Fista, Found
-from cel.search.gradient import Accept, RowFunction
+from cel.search.gradient import RowFunction
 from cel.space import FeatureSpace
 
 __all__ = ["CEGP"]
@@ -127,23 +128,26 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         self.linear_ae_ = LinearAutoencoder(train.x)
 
     def _explain(self, query: Query) -> Answer:
-        prototypes = self._prototypes(query, query.target, self.k or 1)
-        near = self._distance(query)
-        accept = self._accept(query, prototypes)
+        apart = self.distances_.to(query.x)
+        new, old = self._prototypes(query, query.target, self.k or 1), None
+        if self.trust:
+            old = self._prototypes(query, query.model.scores(query.x).argmax(1), 1)
+        near = cost = distance_cost(query, self.beta, apart)
+        if self.theta and self.prototypes == "kdtree":
+            cost = pulled(cost, new, self.theta, apart)
         problem = Problem(
             query=query,
-            cost=self._objective(query, near, prototypes),
+            cost=replace(cost, extra=self._extra(query)),
             margin=class_margin(query),
-            accept=accept,
+            accept=accept_guided(query, self.kappa, self.trust, old, new),
             aim=AIM + _logit(self.kappa),
         )
         if self.rank == "objective" or not self.theta:
             found, infeasible = self._cheapest(problem)
             return Answer(x=found.x, infeasible=infeasible)
-        found = self._enter(problem, near)
-        answer = replace(problem, cost=near)
-        found = answer.restart(found, prototypes[:, None], steps=0)
-        return Answer(x=answer.finish(found, whole_features=False).x)
+        plain = replace(problem, cost=near)
+        found = plain.restart(self._enter(problem, near), new[:, None], steps=0)
+        return Answer(x=plain.finish(found, whole_features=False).x)
 
     def _prototypes(self, query: Query, classes: Tensor, k: int) -> Tensor:
         """Return (n, d) the k-th nearest training row of a class, or the row itself if none is."""
@@ -155,30 +159,8 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         chosen = rows[query.rows(), last]
         return torch.where(chosen.isnan(), query.x, chosen)
 
-    # -- the objective -----------------------------------------------------------------------
-
-    def _distance(self, query: Query) -> SeparableCost:
-        """`beta |d|_1 + |d|_2^2`, with learned distances between categories."""
-        cost = SeparableCost.around(
-            query.region, l1=self.beta, l2=True, change=1.0, center=query.x
-        )
-        apart = self.distances_.to(query.x)
-        prices = query.x @ (self.beta * apart + apart.square())
-        return replace(cost, switch=torch.where(cost.numeric, torch.zeros_like(prices), prices))
-
-    def _objective(self, query: Query, near: SeparableCost, prototypes: Tensor) -> SeparableCost:
-        cost, numeric = near, query.region.layout.numeric
-        if self.theta and self.prototypes == "kdtree":
-            prices = self.theta * prototypes @ self.distances_.to(query.x).square()
-            prices = torch.where(numeric, torch.zeros_like(prices), prices)
-            cost = replace(cost, pull=prototypes, theta=self.theta, switch=cost.switch + prices)
-        terms = self._terms(query)
-        if terms:
-            cost = replace(cost, extra=lambda x, rows: _sum(terms, x, rows))
-        return cost
-
-    def _terms(self, query: Query) -> list[RowFunction]:
-        """Terms without a closed form."""
+    def _extra(self, query: Query) -> RowFunction | None:
+        """Return the terms of the objective that have no closed form."""
         terms: list[RowFunction] = []
         if self.theta and self.prototypes == "encoder":
             encode = self.encoder or self.linear_ae_.encode
@@ -191,25 +173,9 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         if self.gamma:
             rebuild = self.autoencoder or self.linear_ae_
             terms.append(lambda x, rows: self.gamma * reconstruction_error(x, rebuild(x)))
-        return terms
-
-    def _accept(self, query: Query, prototypes: Tensor) -> Accept:
-        model = query.model
-        old = prototypes
-        if self.trust:
-            old = self._prototypes(query, model.scores(query.x).argmax(1), 1)
-
-        def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            seen: Tensor = query.region.select(rows).snap(x)
-            scores, wanted = model.scores(seen), query.target[rows]
-            ok = model.margin_of(scores, wanted) >= MARGIN
-            ok &= probability_margin(scores, wanted) >= self.kappa
-            if self.trust:
-                far, close = (seen - old[rows]).norm(dim=1), (seen - prototypes[rows]).norm(dim=1)
-                ok &= far >= self.trust * close
-            return seen, ok
-
-        return accept
+        if not terms:
+            return None
+        return lambda x, rows: torch.stack([term(x, rows) for term in terms]).sum(0)
 
     # -- the search --------------------------------------------------------------------------
 
@@ -271,8 +237,3 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
 def _logit(kappa: float) -> float:
     """Return the margin in logits that equals a margin of probabilities of two classes."""
     return math.log((1 + kappa) / (1 - kappa))
-
-
-def _sum(terms: list[RowFunction], x: Tensor, rows: Tensor) -> Tensor:
-    """Add row-wise terms."""
-    return torch.stack([term(x, rows) for term in terms]).sum(0)

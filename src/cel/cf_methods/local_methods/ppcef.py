@@ -207,7 +207,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         # Rounding to grids and categories costs density, so later rounds ask for some to spare.
         spare = 0.5 * number * self.spread_ if problem.is_discrete else 0.0
         level = self.threshold_.to(query.x)[query.target] + spare
-        alpha = self.alpha * 10**number
+        alpha = self.alpha * 10.0**number
 
         def loss(x: Tensor, rows: Tensor) -> Tensor:
             margin = probability_margin(query.model.logits(x), query.target[rows])

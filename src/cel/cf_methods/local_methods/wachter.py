@@ -111,7 +111,8 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             query = replace(query, region=query.region.freeze(self.constant_))
         if query.model.task is Task.CLASSIFICATION:
             return self._solve(self._classes(query))
-        answer = self._solve(self._values(query, min(self.eps, self.tolerance)))
+        close = self._values(query, min(self.eps, self.tolerance))
+        answer = self._solve(close, thorough=self.eps >= self.tolerance)
         todo = answer.x.isnan().any(1).nonzero()[:, 0]
         if not len(todo):
             return answer
@@ -157,7 +158,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     # -- the search --------------------------------------------------------------------------
 
-    def _solve(self, problem: Problem) -> Answer:
+    def _solve(self, problem: Problem, *, thorough: bool = True) -> Answer:
         query = problem.query
         if self.lambda_mode == "fixed":
             return Answer(x=self._descend(problem, 1).x)
@@ -167,22 +168,22 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         elif problem.has_closed_form:
             found, infeasible = problem.closed_form()
             todo = (~found.ok & ~infeasible).nonzero()[:, 0]
-            found.put_better(todo, self._search(problem.on(todo)))
+            found.put_better(todo, self._search(problem.on(todo), thorough))
             return Answer(x=found.x, infeasible=infeasible)
         else:
-            found = self._search(problem)
+            found = self._search(problem, thorough)
         starts = other_starts(query, getattr(self, "train_", None), self.restarts)
         found = problem.restart(found, starts, steps=self.steps // 2)
         return Answer(x=problem.finish(found).x, infeasible=infeasible)
 
-    def _search(self, problem: Problem) -> Found:
+    def _search(self, problem: Problem, thorough: bool) -> Found:
         query = problem.query
         if query.model.task is Task.REGRESSION and query.model.n_outputs > 1:
             found = self._several_outputs(problem)
         else:
             found = search_with_switches(problem, steps=self.steps // 2)
         todo = (~found.ok).nonzero()[:, 0]
-        if len(todo) and not query.budget.expired:
+        if thorough and len(todo) and not query.budget.expired:
             part = problem.on(todo)
             found.put_better(todo, part.polish(self._descend(part, self.rounds), self.steps // 2))
         return found
