@@ -116,7 +116,7 @@ class ExplanationResult:
     @property
     def has_candidate(self) -> np.ndarray:
         """(n,) bool: rows that hold a counterfactual, verified or not."""
-        return self.found | (self.status == Status.INVALID.value)
+        return np.asarray(self.found | (self.status == Status.INVALID.value))
 
     @property
     def explained(self) -> np.ndarray:

@@ -103,7 +103,9 @@ def _plain(value: Any) -> Any:
 def _nullable(values: np.ndarray) -> Any:
     if values.dtype.kind != "f":
         return values.tolist()
-    return np.where(np.isnan(values), None, values.astype(object)).tolist()
+    out = values.astype(object)
+    out[np.isnan(values)] = None
+    return out.tolist()
 
 
 def from_document(document: dict[str, Any]) -> ExplanationResult:

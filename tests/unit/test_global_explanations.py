@@ -454,6 +454,14 @@ def test_rounding_goes_away_from_the_row():
     )
 
 
+def test_rounding_can_go_to_the_nearest():
+    space = FeatureSpace((Feature(name="n", kind="integer", columns=(0,), step=0.1),))
+    region = Region.around(space, torch.full((5, 1), 0.5))
+    x = torch.tensor([[0.52], [0.499], [0.56], [0.42], [0.97]])
+    want = torch.tensor([[0.5], [0.5], [0.6], [0.4], [1.0]])
+    assert torch.allclose(settle(x[None], region, outward=False)[0], want, atol=1e-6)
+
+
 def test_settled_points_obey_relations():
     space = FeatureSpace(
         (Feature(name="a", columns=(0,)), Feature(name="b", columns=(1,))),

@@ -120,9 +120,7 @@ def settle(
     out = torch.minimum(torch.maximum(x, low), high)
     grid = (region.layout.step > 0).nonzero()[:, 0]
     if len(grid):
-        half = torch.zeros_like(region.layout.step) if outward else region.layout.step / 2
-        away = out[..., grid] - half[grid] * (out[..., grid] - region.origin[:, grid]).sign()
-        out[..., grid] = _outward(away, region, low[:, grid], high[:, grid], grid)
+        out[..., grid] = _rounded(out[..., grid], region, (low, high), grid, outward)
     return _repaired(out, region) if region.space.constraints else out
 
 
@@ -140,16 +138,20 @@ def _repaired(x: Tensor, region: Region) -> Tensor:
     return out.reshape(x.shape)
 
 
-def _outward(x: Tensor, region: Region, low: Tensor, high: Tensor, columns: Tensor) -> Tensor:
-    """Round the grid columns of points away from their rows, if there is room."""
+def _rounded(
+    x: Tensor, region: Region, bounds: tuple[Tensor, Tensor], columns: Tensor, outward: bool
+) -> Tensor:
+    """Put grid columns on their grid: away from their rows if there is room, or to the nearest."""
     step, anchor = region.layout.step[columns], region.layout.anchor[columns]
-    origin = region.origin[:, columns]
+    origin, (low, high) = region.origin[:, columns], (b[:, columns] for b in bounds)
     place, slack = (x - anchor) / step, 1e-4
     up, down, rises = (place - slack).ceil(), (place + slack).floor(), x > origin
-    grid = anchor + step * torch.where(rises, up, down)
+    away = torch.where(rises, up, down) if outward else place.round()
+    grid = anchor + step * away
     inner = anchor + step * torch.where(rises, down, up)
     fits = (grid <= high + slack * step) & (grid >= low - slack * step)
-    return torch.where((x - origin).abs() <= 1e-6, x, torch.where(fits, grid, inner))
+    home = (x - origin).abs() <= (1e-6 if outward else step / 2)
+    return torch.where(home, origin, torch.where(fits, grid, inner))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

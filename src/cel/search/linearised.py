@@ -17,7 +17,7 @@ from cel.search.budget import Budget
 from cel.search.closed_forms import Nearest, nearest_l2_all
 from cel.search.gradient import Accept, Found, RowFunction
 
-__all__ = ["linearised_search"]
+__all__ = ["Demands", "linearised_search"]
 
 Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, d), row numbers (a,)) -> (surplus (a, c), gradients (a, c, d)); want: all >= 0."""
@@ -30,6 +30,43 @@ SMALLEST_GAIN = 1e-6
 REPAIRS = 6
 ROUNDINGS = 6
 BOOSTS = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Demands:
+    """Minimise a cost around `center` subject to c surpluses >= 0 inside a box, for n rows.
+
+    Attributes:
+        linearise: surpluses and their gradients.
+        solve: the cheapest offset from the centre for linear surpluses inside a box.
+        accept: acceptance test on the point as it will be returned.
+        cost: cost of a point, used for the merit and to compare accepted points.
+        center: (n, d) where the cost is least.
+        lower: (n, d) smallest values.
+        upper: (n, d) largest values.
+        width: (d,) units of the trust region.
+        grid: (d,) grid widths, 0 for none; points rounded the way that helps the first surplus
+            are tested as well.
+    """
+
+    linearise: Linearise
+    solve: Solve
+    accept: Accept
+    cost: RowFunction
+    center: Tensor
+    lower: Tensor
+    upper: Tensor
+    width: Tensor
+    grid: Tensor
+
+    @property
+    def rounds(self) -> bool:
+        """Whether any column is rounded to a grid."""
+        return bool((self.grid > 0).any())
+
+    def offer(self, best: Found, x: Tensor, rows: Tensor) -> None:
+        """Offer points to the incumbents."""
+        best.offer(x, rows, self.accept, self.cost)
 
 
 @dataclass
@@ -50,66 +87,47 @@ class _State:
 
 
 def linearised_search(
-    linearise: Linearise,
-    solve: Solve,
-    *,
-    center: Tensor,
+    demands: Demands,
     start: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    width: Tensor,
-    accept: Accept,
-    cost: RowFunction,
-    grid: Tensor | None = None,
+    *,
     steps: int = 30,
     radius: float = 1.0,
     budget: Budget | None = None,
 ) -> Found:
-    """Minimise a cost around `center` (n, d) subject to c surpluses >= 0, from `start` (n, d).
+    """Search from `start` (n, d) with at most `steps` linearisations per row.
 
     Args:
-        linearise: surpluses and their gradients.
-        solve: the cheapest offset from the centre for linear surpluses inside a box.
-        center: (n, d) where the cost is least.
-        start: (n, d) first points.
-        lower: (n, d) smallest values.
-        upper: (n, d) largest values.
-        width: (d,) units of the trust region.
-        accept: acceptance test on the point as it will be returned.
-        cost: cost of a point, used for the merit and to compare accepted points.
-        grid: (d,) grid widths, 0 for none; points rounded the way that helps the first surplus
-            are tested as well.
-        steps: model linearisations per row.
+        demands: what is wanted.
+        start: first points.
+        steps: model linearisations.
         radius: first radius of the trust region, in widths.
         budget: ends the search early.
     """
-    best = Found.nothing(start)
+    best, ends = Found.nothing(start), start.clone()
     if not len(start):
         return best
-    state = _begin(linearise, start, radius)
-    ends = start.clone()
-    _test(best, state, start, state.surplus, state.slope, center, accept, cost, grid)
+    state = _begin(demands, start, radius)
+    _test(demands, best, state, start, state.surplus, state.slope)
     for _ in range(steps):
-        rows = state.rows
-        trial, plan = _propose(state, solve, center[rows], lower[rows], upper[rows], width)
-        surplus, slope = linearise(trial, rows)
-        _test(best, state, trial, surplus, slope, center, accept, cost, grid)
-        gain = _judge(state, plan, trial, surplus, slope, width, cost)
+        trial, plan = _propose(demands, state)
+        surplus, slope = demands.linearise(trial, state.rows)
+        _test(demands, best, state, trial, surplus, slope)
+        gain = _judge(demands, state, plan, trial, surplus, slope)
         state.live &= _goes_on(state, gain, radius)
-        ends[rows] = state.x
+        ends[state.rows] = state.x
         if not bool(state.live.any()) or (budget is not None and budget.expired):
             break
         if int(state.live.sum()) * 4 <= 3 * len(state.live):
             state = state.select(state.live.nonzero()[:, 0])
-    _repair(best, ends, linearise, center, lower, upper, accept, cost)
-    if grid is not None and bool((grid > 0).any()):
-        _round(best, ends, linearise, center, grid, accept, cost)
+    _repair(demands, best, ends)
+    if demands.rounds:
+        _round(demands, best, ends)
     return best
 
 
-def _begin(linearise: Linearise, start: Tensor, radius: float) -> _State:
+def _begin(demands: Demands, start: Tensor, radius: float) -> _State:
     rows = torch.arange(len(start), device=start.device)
-    surplus, slope = linearise(start, rows)
+    surplus, slope = demands.linearise(start, rows)
     return _State(
         rows=rows,
         x=start,
@@ -122,46 +140,25 @@ def _begin(linearise: Linearise, start: Tensor, radius: float) -> _State:
     )
 
 
-def _goes_on(s: _State, gain: Tensor, radius: float) -> Tensor:
-    """Tell which rows have not settled; rows that settled outside try again, minding demands more.
-
-    A minimum of the merit outside the wanted side means that the penalties are too small.
-    """
-    moving = (s.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
-    outside = (s.surplus < -NEAR).any(1)
-    again = ~moving & outside & (s.boosts < BOOSTS)
-    s.boosts = s.boosts + again
-    s.penalty = torch.where(again[:, None], 10 * s.penalty, s.penalty)
-    s.radius = torch.where(again, torch.full_like(s.radius, radius / 10), s.radius)
-    return moving | again
-
-
-def _propose(
-    s: _State, solve: Solve, center: Tensor, lower: Tensor, upper: Tensor, width: Tensor
-) -> tuple[Tensor, Nearest]:
-    reach = s.radius[:, None] * width
+def _propose(demands: Demands, s: _State) -> tuple[Tensor, Nearest]:
+    center, lower, upper = (t[s.rows] for t in (demands.center, demands.lower, demands.upper))
+    reach = s.radius[:, None] * demands.width
     low, high = torch.maximum(lower, s.x - reach), torch.minimum(upper, s.x + reach)
     gap = (s.slope * (s.x - center)[:, None]).sum(-1) - s.surplus
-    plan = solve(s.slope, gap, low - center, high - center, s.rows)
+    plan = demands.solve(s.slope, gap, low - center, high - center, s.rows)
     trial = torch.minimum(torch.maximum(center + plan.delta, lower), upper)
     return torch.where(trial.isfinite(), trial, s.x), plan
 
 
 def _judge(
-    s: _State,
-    plan: Nearest,
-    trial: Tensor,
-    surplus: Tensor,
-    slope: Tensor,
-    width: Tensor,
-    cost: RowFunction,
+    demands: Demands, s: _State, plan: Nearest, trial: Tensor, surplus: Tensor, slope: Tensor
 ) -> Tensor:
     """Move rows whose merit falls, adapt the radii, return the relative gains that were promised.
 
     The merit is `cost + penalty * missing surplus`; the penalty is kept above twice the price, so
     that a step that closes the gap is worth its cost.
     """
-    here, there = cost(s.x, s.rows), cost(trial, s.rows)
+    here, there = demands.cost(s.x, s.rows), demands.cost(trial, s.rows)
     missing = (-s.surplus).clamp(min=0)
     expected = s.surplus + (s.slope * (trial - s.x)[:, None]).sum(-1)
     progress = missing - (-expected).clamp(min=0)
@@ -170,7 +167,7 @@ def _judge(
     delivered = here - there + (s.penalty * (missing - (-surplus).clamp(min=0))).sum(1)
     ratio = delivered / promised.clamp(min=1e-12)
     better = s.live & (delivered > 0) & (ratio > 1e-3)
-    moved = ((trial - s.x).abs() / width).amax(1)
+    moved = ((trial - s.x).abs() / demands.width).amax(1)
     s.x = torch.where(better[:, None], trial, s.x)
     s.slope = torch.where(better[:, None, None], slope, s.slope)
     s.surplus = torch.where(better[:, None], surplus, s.surplus)
@@ -183,79 +180,66 @@ def _penalty(old: Tensor, plan: Nearest, dearer: Tensor, progress: Tensor) -> Te
     """Raise penalties (a, c) to twice the prices, and so far that the step is worth its cost."""
     price = torch.where(plan.feasible[:, None], 2 * plan.price, torch.zeros_like(old))
     raised = torch.maximum(old, price)
-    worth = (raised * progress).sum(1)
-    gained = (progress.clamp(min=0)).sum(1)
-    lacking = (2 * dearer - worth).clamp(min=0) / gained.clamp(min=1e-12)
+    gained = progress.clamp(min=0).sum(1)
+    lacking = (2 * dearer - (raised * progress).sum(1)).clamp(min=0) / gained.clamp(min=1e-12)
     more = torch.where((gained > 1e-9) & ~plan.feasible, lacking, torch.zeros_like(lacking))
     return raised + more[:, None] * (progress > 0)
 
 
-def _repair(
-    best: Found,
-    x: Tensor,
-    linearise: Linearise,
-    center: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    accept: Accept,
-    cost: RowFunction,
-) -> None:
-    """Carry end points that miss the boundary by a little over it, in the columns that moved.
+def _goes_on(s: _State, gain: Tensor, radius: float) -> Tensor:
+    """Tell which rows have not settled; rows that settled outside try again, minding demands more.
 
-    At a kink of the model every tangent overestimates the surplus, and the path ends just outside.
+    A minimum of the merit outside the wanted side means that the penalties are too small.
     """
-    everyone = torch.arange(len(x), device=x.device)
-    rows = (cost(x, everyone) < best.cost * (1 - 1e-4)).nonzero()[:, 0]
-    x = x[rows]
-    for step in range(REPAIRS):
-        if not len(rows):
-            return
-        surplus, slope = linearise(x, rows)
-        gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
-        slope = slope * (x != center[rows])[:, None]
-        x = x + nearest_l2_all(slope, gap, lower[rows] - x, upper[rows] - x).delta
-        best.offer(x, rows, accept, cost)
-        left = (cost(x, rows) < best.cost[rows] * (1 - 1e-4)).nonzero()[:, 0]
-        x, rows = x[left], rows[left]
-
-
-def _round(
-    best: Found,
-    x: Tensor,
-    linearise: Linearise,
-    center: Tensor,
-    grid: Tensor,
-    accept: Accept,
-    cost: RowFunction,
-) -> None:
-    """Find how far moved columns must be shifted the helpful way before they are rounded."""
-    rows = torch.arange(len(x), device=x.device)
-    _, slope = linearise(x, rows)
-    shift = slope[:, 0].sign() * grid * (x != center)
-    low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
-    for _ in range(ROUNDINGS):
-        middle = (low + high) / 2
-        seen, ok = accept(x + middle * shift, rows)
-        best.offer(seen[ok], rows[ok], lambda p, _: (p, torch.ones_like(p[:, 0]) > 0), cost)
-        low, high = torch.where(ok[:, None], low, middle), torch.where(ok[:, None], middle, high)
+    moving = (s.radius > SMALLEST_RADIUS) & (gain > SMALLEST_GAIN)
+    again = ~moving & (s.surplus < -NEAR).any(1) & (s.boosts < BOOSTS)
+    s.boosts = s.boosts + again
+    s.penalty = torch.where(again[:, None], 10 * s.penalty, s.penalty)
+    s.radius = torch.where(again, torch.full_like(s.radius, radius / 10), s.radius)
+    return moving | again
 
 
 def _test(
-    best: Found,
-    s: _State,
-    x: Tensor,
-    surplus: Tensor,
-    slope: Tensor,
-    center: Tensor,
-    accept: Accept,
-    cost: RowFunction,
-    grid: Tensor | None,
+    demands: Demands, best: Found, s: _State, x: Tensor, surplus: Tensor, slope: Tensor
 ) -> None:
     """Offer the points that are near enough to the wanted side."""
     near = (s.live & (surplus >= -NEAR).all(1)).nonzero()[:, 0]
     rows = s.rows[near]
-    best.offer(x[near], rows, accept, cost)
-    if grid is None or not bool((grid > 0).any()):
-        return
-    helpful = slope[near, 0].sign() * grid * 0.499 * (x[near] != center[rows])
-    best.offer(x[near] + helpful, rows, accept, cost)
+    demands.offer(best, x[near], rows)
+    if demands.rounds:
+        moved = x[near] != demands.center[rows]
+        demands.offer(best, x[near] + slope[near, 0].sign() * demands.grid * 0.499 * moved, rows)
+
+
+def _repair(demands: Demands, best: Found, x: Tensor) -> None:
+    """Carry end points that miss the boundary by a little over it, in the columns that moved.
+
+    At a kink of the model every tangent overestimates the surplus, and the path ends just outside.
+    """
+    rows = torch.arange(len(x), device=x.device)
+    for step in range(REPAIRS):
+        left = demands.cost(x, rows) < best.cost[rows] * (1 - 1e-4)
+        x, rows = x[left], rows[left]
+        if not len(rows):
+            return
+        surplus, slope = demands.linearise(x, rows)
+        gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
+        slope = slope * (x != demands.center[rows])[:, None]
+        room = demands.lower[rows] - x, demands.upper[rows] - x
+        x = x + nearest_l2_all(slope, gap, *room).delta
+        demands.offer(best, x, rows)
+
+
+def _round(demands: Demands, best: Found, x: Tensor) -> None:
+    """Find how far moved columns must be shifted the helpful way before they are rounded."""
+    rows = torch.arange(len(x), device=x.device)
+    _, slope = demands.linearise(x, rows)
+    shift = slope[:, 0].sign() * demands.grid * (x != demands.center)
+    low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
+    for _ in range(ROUNDINGS):
+        middle = (low + high) / 2
+        seen, ok = demands.accept(x + middle * shift, rows)
+        best.offer(
+            seen[ok], rows[ok], lambda p, _: (p, torch.ones_like(p[:, 0]) > 0), demands.cost
+        )
+        low, high = torch.where(ok[:, None], low, middle), torch.where(ok[:, None], middle, high)

@@ -37,7 +37,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         max_shells: largest number of shells.
         latent: size of the latent space.
         hidden: widths of the hidden layers of encoder and decoder.
-        epochs: passes over the training rows; at least 1000 batches are seen.
+        steps: batches seen in training.
         batch_size_vae: rows per training batch.
         lr: learning rate of the autoencoder.
         kl_weight: weight of the KL term.
@@ -53,7 +53,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     _copies: ClassVar[int] = 300
-    _test_params: ClassVar[Mapping[str, Any]] = {"samples": 100, "epochs": 2}
+    _test_params: ClassVar[Mapping[str, Any]] = {"samples": 100, "steps": 100}
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         max_shells: int = 500,
         latent: int = 8,
         hidden: tuple[int, ...] = (64, 32),
-        epochs: int = 20,
+        steps: int = 1500,
         batch_size_vae: int = 256,
         lr: float = 3e-3,
         kl_weight: float = 0.3,
@@ -74,7 +74,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     ) -> None:
         super().__init__(model, **options)
         self.samples, self.step, self.p, self.max_shells = samples, step, p, max_shells
-        self.latent, self.hidden, self.epochs, self.lr = latent, hidden, epochs, lr
+        self.latent, self.hidden, self.steps, self.lr = latent, hidden, steps, lr
         self.batch_size_vae, self.kl_weight, self.autoencoder = (
             batch_size_vae,
             kl_weight,
@@ -94,7 +94,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
                 self.space_, latent=self.latent, hidden=self.hidden
             ).fit(
                 x,
-                epochs=max(self.epochs, math.ceil(1000 / batches)),
+                epochs=math.ceil(self.steps / batches),
                 batch_size=self.batch_size_vae,
                 lr=self.lr,
                 kl_weight=self.kl_weight,

@@ -63,7 +63,14 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     reference: ClassVar[str] = "Spooner et al., 2021, arXiv:2106.15212"
     rows_independent: ClassVar[bool] = False
     _copies: ClassVar[int] = 300
-    _test_params: ClassVar[Mapping[str, Any]] = {"rounds": 8, "fit_rows": 60, "candidates": 64}
+    _test_params: ClassVar[Mapping[str, Any]] = {
+        "rounds": 6,
+        "batch": 4,
+        "candidates": 32,
+        "ascent": 6,
+        "neighbours": 32,
+        "fit_rows": 40,
+    }
 
     def __init__(
         self,

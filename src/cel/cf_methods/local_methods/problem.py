@@ -22,6 +22,7 @@ from cel.search import (
     search_weight,
 )
 from cel.search.gradient import Accept, RowFunction
+from cel.search.linearised import Demands
 from cel.search.steppers import Stepper
 
 __all__ = ["AIM", "Problem", "accept_beyond", "class_margin"]
@@ -115,20 +116,19 @@ class Problem:
         region = self.query.region
         lay = region.layout
         width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
-        return linearised_search(
-            self._linearise,
-            self._nearest,
+        demands = Demands(
+            linearise=self._linearise,
+            solve=self._nearest,
+            accept=self.accept,
+            cost=self.cost.value,
             center=self.cost.center,
-            start=start,
             lower=torch.where(lay.numeric, region.lower, start),
             upper=torch.where(lay.numeric, region.upper, start),
             width=torch.where(width > 0, width, torch.ones_like(width)),
-            accept=self.accept,
-            cost=self.cost.value,
             grid=lay.step,
-            steps=steps,
-            radius=radius,
-            budget=self.query.budget,
+        )
+        return linearised_search(
+            demands, start, steps=steps, radius=radius, budget=self.query.budget
         )
 
     def _linearise(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
