@@ -183,7 +183,7 @@ def suite_section(mlp_epoch: dict[int, float], flow_epoch: float) -> None:
     print("\n## Suite `paper`: 18 datasets x 5 folds x 2 models, from HELOC's cost per epoch")
     splits = {name: load_dataset(name).split() for name in PAPER}
     heloc = splits["heloc"]
-    seen = {"paper": (128, 330, 800, 600), "default": (256, 45, 180, 200)}
+    seen = {"paper": (128, 330, 800, 600), "default": (128, 40, 180, 200)}
     for preset, (batch, soft, hard, flow_epochs) in seen.items():
         mlps = flows = 0.0
         for split in splits.values():

@@ -325,6 +325,15 @@ def test_monotone_features_keep_their_direction():
     assert "x2" not in touched
 
 
+def test_rules_that_are_not_worth_their_costs_are_not_given():
+    X = mixed_rows(300)
+    method = AReS(
+        Scores(planted), space=SPACE, objective="original", weights=(1.0, 1e-6, 0.0, 1.0)
+    ).fit(X)
+    assert not method.explanation(1).units
+    assert "worth" in method.explanation(1).reason
+
+
 def test_limits_on_size_hold():
     X = mixed_rows(500)
     method = AReS(

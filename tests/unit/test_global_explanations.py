@@ -300,6 +300,16 @@ def test_time_limits_end_the_work(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_running_out_of_time_while_fitting_is_no_crash(name):
+    X = rows()
+    method = make(name, two_classes([8.0, 0, 0], -4.0)).fit(X)
+    for seconds in (0.0, 0.002, 0.01):
+        cut_short = method._explanation(1, Budget(seconds))
+        assert cut_short.units or cut_short.reason
+    assert method.explain(X, 1).found.any()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_use_is_refused(name):
     X = rows()
     model = two_classes([8.0, 0, 0], -4.0)

@@ -88,17 +88,18 @@ def beam_search(
         sizes = beam.for_the_rest() if number else beam
         found |= dict.fromkeys(_one_beam(part, problem, items, sizes))
         fresh = list(found)[known:]
-        if not fresh or query.budget.expired:
+        if not fresh:
             break
         edits = set_edits(fresh, problem.space, query.x)
         tried.append(predict_edits(query, edits, problem.price))
         helped = torch.cat([t.flips for t in tried]).any(0)
         rows = (~helped).nonzero()[:, 0][: beam.rows]
-        if len(rows) <= 0.01 * len(query):
+        if len(rows) <= 0.01 * len(query) or query.budget.expired:
             break
-    kept = list(found)[: sum(len(t.margin) for t in tried)]
-    return kept, Tried(
-        margin=torch.cat([t.margin for t in tried]), cost=torch.cat([t.cost for t in tried])
+    empty = query.x.new_zeros(0, len(query))
+    return list(found), Tried(
+        margin=torch.cat([empty, *(t.margin for t in tried)]),
+        cost=torch.cat([empty, *(t.cost for t in tried)]),
     )
 
 
@@ -107,6 +108,8 @@ def _one_beam(query: Query, problem: Problem, items: Sequence[Then], beam: Beam)
     singles: list[Then] = []
     kept: list[ThenSet] = []
     for size in range(1, beam.largest + 1):
+        if not level:
+            break
         tried = predict_edits(query, set_edits(level, problem.space, query.x), problem.price)
         soft = tried.margin.mean(1)
         worth = (tried.flips * (1 - tried.cost / problem.price.largest).clamp(min=0)).mean(1)
@@ -118,8 +121,6 @@ def _one_beam(query: Query, problem: Problem, items: Sequence[Then], beam: Beam)
         if float(tried.flips.to(soft).mean(1).max()) >= ENOUGH or query.budget.expired:
             break
         level = _extend([level[i] for i in _best(soft, worth, beam.parents)], singles)
-        if not level:
-            break
     return kept
 
 

@@ -35,7 +35,7 @@ def feature_edges(column: np.ndarray, bins: int) -> np.ndarray:
     half a bin gets a bin of its own. The largest value is no edge.
 
     >>> feature_edges(np.array([0, 0, 0, 0, 0, 0, 1, 2, 3, 4.0]), 5)
-    array([0., 1., 2.])
+    array([0., 1., 2., 3.])
     """
     values, counts = np.unique(column, return_counts=True)
     shares = np.arange(1, bins) / bins

@@ -52,7 +52,6 @@ def learn_rules(method: AReS, problem: Problem) -> RuleSet:
         length=method.outer_length,
         limit=method.max_outer,
     )
-    limits = Limits(rules=method.max_rules, groups=method.max_groups)
     triples = build_triples(
         changes,
         conditions,
@@ -63,31 +62,54 @@ def learn_rules(method: AReS, problem: Problem) -> RuleSet:
     )
     cut += ["subgroups"] if outer.cut else []
     logs = {"changes": len(changes.sets), "subgroups": len(outer.items), "triples": len(triples)}
-    nothing = Edits.nothing(0, problem.query.x)
+    chosen, value, unfinished = _choose(method, problem, triples, changes)
+    cut += ["exchange"] if unfinished else []
+    logs |= {"cut": cut, "objective": value}
+    if not chosen:
+        reason = "no change of up to max_changes features reaches the target for any row"
+        if len(triples):
+            reason = "no rule is worth its mistakes and costs under these weights"
+        nothing = Edits.nothing(0, problem.query.x)
+        return RuleSet(edits=nothing, cut=cut, logs=logs, reason=reason)
+    rules = [(*outer.items[triples.outer[i]], *triples.inner[i]) for i in chosen]
+    return _rule_set(method, problem, triples, changes, chosen, rules, logs)
+
+
+def _choose(
+    method: AReS, problem: Problem, triples: Triples, changes: Changes
+) -> tuple[list[int], float, bool]:
+    """Return (chosen triples, best first; their objective; whether the search was cut short)."""
     if not len(triples):
-        reason = "no change of up to max_width features reaches the target for any row"
-        return RuleSet(edits=nothing, cut=cut, logs=logs | {"cut": cut}, reason=reason)
+        return [], 0.0, False
+    limits = Limits(rules=method.max_rules, groups=method.max_groups)
     function = rule_objective(method, problem, triples, changes)
     chosen, unfinished = exchange(function, lazy_greedy(function, limits), limits)
-    cut += ["exchange"] if unfinished else []
-    alone = function.gains(np.array(chosen), np.zeros(function.rows))
-    chosen = [chosen[i] for i in np.argsort(-alone, kind="stable")]
-    rules = [(*outer.items[triples.outer[i]], *triples.inner[i]) for i in chosen]
+    at = np.array(chosen, dtype=np.int64)
+    alone = function.gains(at, np.zeros(function.rows))
+    chosen = at[np.argsort(-alone, kind="stable")].tolist()
+    return chosen, float(function(chosen)), unfinished
+
+
+def _rule_set(
+    method: AReS,
+    problem: Problem,
+    triples: Triples,
+    changes: Changes,
+    chosen: list[int],
+    rules: list[tuple[Item, ...]],
+    logs: dict[str, Any],
+) -> RuleSet:
+    """Put chosen rules into words, and add the default rule if there is to be one."""
     edits = changes.edits.select(triples.change[chosen].tolist())
     units = [
         _unit(problem, triples, changes, i, r, n)
         for n, (i, r) in enumerate(zip(chosen, rules, strict=True))
     ]
     if method.default_rule:
-        rules.append(())
         extra, unit = _default(problem, changes, len(units))
-        edits, units = _joined(edits, extra), [*units, unit]
+        rules, edits, units = [*rules, ()], _joined(edits, extra), [*units, unit]
     return RuleSet(
-        units=tuple(units),
-        conditions=tuple(rules),
-        edits=edits,
-        cut=cut,
-        logs=logs | {"cut": cut, "objective": float(function(chosen))},
+        units=tuple(units), conditions=tuple(rules), edits=edits, cut=logs["cut"], logs=logs
     )
 
 

@@ -63,17 +63,8 @@ def merge_clusters(
     """Merge clusters until `count` are left.
 
     The smallest cluster (the first of equals) joins the one with the least
-    `w1 * cost(centroids) + w2 * cost(centroids of counterfactuals)`.
-
-    Args:
-        x: (n, d) rows.
-        labels: (n,) cluster 0..k-1 of each row.
-        points: (a, d) counterfactuals.
-        owners: (a,) cluster of each counterfactual; every cluster has one.
-        count: clusters wanted.
-        space: the features.
-        price: cost in bins.
-        weights: w1 and w2.
+    `w1 * cost(centroids) + w2 * cost(centroids of counterfactuals)`. Rows (n, d) and
+    counterfactuals (a, d) come with the number 0..k-1 of their cluster; every cluster has both.
     """
     labels, owners = labels.copy(), owners.copy()
     alive = np.ones(int(labels.max()) + 1, dtype=bool)
@@ -84,8 +75,7 @@ def merge_clusters(
     while alive.sum() > count:
         small = int(np.flatnonzero(alive)[size[alive].argmin()])
         gap = weights[0] * price(homes[small], homes) + weights[1] * price(aims[small], aims)
-        gap[~torch.as_tensor(alive)] = torch.inf
-        gap[small] = torch.inf
+        gap[torch.as_tensor(~alive | (np.arange(len(alive)) == small))] = torch.inf
         big = int(gap.argmin())
         merges.append((small, big))
         labels[labels == small], owners[owners == small] = big, big

@@ -187,8 +187,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         setting = self._setting(query, home)
         linear = query.model.linear()
         if linear is None:
-            answer = sequential(setting, rows, self._core(query))
-            return answer, torch.zeros_like(answer[:, 0], dtype=torch.bool)
+            return sequential(setting, rows, self._core(query))
         source, which = setting.pairs(rows)
         programs = linear_programs(setting, source, which, *linear)
         solution = self._solve(programs, query)

@@ -13,7 +13,7 @@ from cel.cf_methods.local_methods.artelt_program import (
     rivals,
 )
 from cel.search import bisect_to_boundary
-from cel.search.admm import solve_programs
+from cel.search.admm import INFEASIBLE, solve_programs
 
 __all__ = ["sequential"]
 
@@ -23,8 +23,8 @@ _TRUST, _SMALLEST = 0.1, 1e-3
 _GAIN = 1e-5
 
 
-def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> Tensor:
-    """Return answers (n, d) for the given rows, NaN elsewhere and where there is none.
+def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return (answers (n, d), NaN where there is none; proved infeasible (n,)).
 
     From a point that is valid and dense, linearise the scores, solve the convex program within the
     trust region, and accept the solution if it is valid, or the last valid point on the way to
@@ -35,8 +35,12 @@ def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> Tenso
         rows: (a,) row numbers.
         core: dense training rows (c, d) that the model puts into each class.
     """
-    start, rows, which = _starts(setting, rows, core)
-    x = start
+    start, found, which = _best_starts(setting, *_candidates(setting, rows, core))
+    left = rows[~torch.isin(rows, found)]
+    more, empty = _dense_points(setting, left)
+    extra = _best_starts(setting, *more)
+    start, rows, which = (torch.cat(t) for t in zip((start, found, which), extra, strict=True))
+    x = start.clone()
     trust = torch.full((len(rows), 1), _TRUST, dtype=torch.float64, device=x.device)
     for _ in range(_ROUNDS):
         live = (trust[:, 0] > _SMALLEST).nonzero()[:, 0]
@@ -51,14 +55,40 @@ def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> Tenso
     answer, cost = finish(setting, setting.numbers(x), rows, which)
     fallback, price = finish(setting, setting.numbers(start), rows, which)
     answer = torch.where(cost.isfinite()[:, None], answer, fallback)
-    return best_per_row(answer, cost.minimum(price), rows, len(setting.home))
+    return best_per_row(answer, cost.minimum(price), rows, len(setting.home)), empty
 
 
-def _starts(
-    setting: Setting, rows: Tensor, core: dict[int, Tensor]
+def _dense_points(setting: Setting, rows: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """Find the nearest dense points of rows, whatever their class, or prove that there is none.
+
+    Returns:
+        numbers (c, q) with their rows and components, between the nearest dense point and the
+        centre of the component as far as the box allows; and which rows (n,) have no dense point.
+    """
+    source, which = setting.pairs(rows)
+    none = torch.zeros(
+        len(source), 0, len(setting.columns), dtype=torch.float64, device=rows.device
+    )
+    programs = make_programs(setting, source, which, none, none[..., 0])
+    budget = setting.query.budget
+    solution = solve_programs(programs, tolerance=1e-5, max_iter=500, budget=budget)
+    use = (solution.status != INFEASIBLE).nonzero()[:, 0]
+    possible = torch.zeros(len(setting.home), dtype=torch.bool, device=rows.device)
+    possible[source[use]] = True
+    known = torch.isin(setting.query.target, setting.label)
+    asked = torch.zeros_like(possible).index_fill(0, rows, True)
+    near, centre = solution.x[use], setting.bank.mean[which[use]]
+    inner = torch.minimum(torch.maximum(centre, programs.lower[use]), programs.upper[use])
+    shares = torch.linspace(0, 1, _NEAR, dtype=torch.float64, device=rows.device)[:, None, None]
+    points = (near + shares * (inner - near)).flatten(0, 1)
+    where = source[use].repeat(_NEAR), which[use].repeat(_NEAR)
+    return (points, *where), asked & known & ~possible
+
+
+def _best_starts(
+    setting: Setting, points: Tensor, source: Tensor, which: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (valid and dense points (a, d), their rows, their components), the best per row."""
-    points, source, which = _candidates(setting, rows, core)
     x = setting.query.project(setting.rows_with(points, source), source)
     ok = _feasible(setting, x, source, which)
     x, source, which = x[ok], source[ok], which[ok]

@@ -40,7 +40,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         steps: batches seen in training.
         batch_size_vae: rows per training batch.
         lr: learning rate of the autoencoder.
-        kl_weight: weight of the KL term.
+        kl_weight: weight of the KL term; small, so that rows are encoded faithfully.
         autoencoder: a fitted object with `encode(x) -> z (n, q)` and `decode(z, x) -> (n, d)`; by
             default one is trained in `fit`.
         **options: see `Options`.
@@ -65,10 +65,10 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         max_shells: int = 500,
         latent: int = 8,
         hidden: tuple[int, ...] = (64, 32),
-        steps: int = 1500,
+        steps: int = 1000,
         batch_size_vae: int = 256,
         lr: float = 3e-3,
-        kl_weight: float = 0.3,
+        kl_weight: float = 0.1,
         autoencoder: Any = None,
         **options: Unpack[Options],
     ) -> None:
