@@ -6,9 +6,10 @@
 `table` fits every method on the affected training rows of the first fold and scores it on its test
 rows: share of affected rows with a candidate (coverage), share that reaches the target (validity),
 mean cost in bins (a tenth of a training range, or one changed category) and changed features of
-those, units, seconds of fitting and of explaining, on one thread. `growth` shows seconds against
-rows and columns. `anchors` repeats settings of the authors' notebooks on the same models and shows
-their numbers beside ours; there, all features are free and rows are scored that were fitted on.
+those, units, and processor seconds of fitting and of explaining on one thread. `growth` shows the
+seconds against rows and columns. `anchors` repeats settings of the authors' notebooks on the same
+kind of model and shows their numbers beside ours; there, all features are free and rows are scored
+that were fitted on.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ RUNS = {
 
 def measure(name, settings, model, data, X, target, space, train):
     """Fit, explain and measure one method."""
-    start = time.perf_counter()
+    start = time.process_time()
     method = METHODS.get(name)(model, **settings).fit(data)
     explanation = method.explanation(target)
-    middle = time.perf_counter()
+    middle = time.process_time()
     result = method.explain(X, target)
-    end = time.perf_counter()
+    end = time.process_time()
     rows, found = result.explained, result.found
     before, after = (torch.as_tensor(a[found]) for a in (result.x_origs, result.x_cfs))
     price = Price.of(space, torch.as_tensor(train))

@@ -10,6 +10,7 @@ from sklearn.mixture import GaussianMixture
 
 from cel.cf_methods.local_methods.artelt import Artelt
 from cel.cf_methods.local_methods.artelt_density import fit_density
+from cel.cf_methods.local_methods.artelt_exact import solve_exactly
 from cel.errors import UnsupportedError
 from cel.protocols import Status, Task
 from cel.search.admm import INFEASIBLE, SOLVED, Programs, solve_programs
@@ -206,7 +207,10 @@ def test_a_model_that_is_not_linear_is_refused():
 
 @pytest.mark.parametrize("gap", [0.3, 0.02, 1e-3])
 def test_infeasible_programs_are_proved_by_the_support_function(gap):
-    """A half-space misses the ellipsoid exactly when it lies beyond mu.w + sqrt(r w'Sigma w)."""
+    """A half-space misses the ellipsoid exactly when it lies beyond mu.w + sqrt(r w'Sigma w).
+
+    ADMM may leave gaps of a thousandth undecided, never call them solved; Clarabel proves them.
+    """
     rng = np.random.default_rng(3)
     d, p = 4, 6
     root = rng.normal(size=(p, d, d)) / d
@@ -227,7 +231,10 @@ def test_infeasible_programs_are_proved_by_the_support_function(gap):
         ellipsoids=ball,
     )
     status = solve_programs(programs).status.numpy()
-    assert (status[1::2] != INFEASIBLE).all()
+    np.testing.assert_array_equal(status[1::2], SOLVED)
+    assert (status[::2] != SOLVED).all()
+    if gap < 0.01:
+        status = solve_exactly(programs).status.numpy()
     assert (status[::2] == INFEASIBLE).all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,12 @@ def _require(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
+@lru_cache(maxsize=64)
+def _first(cls: Method, p: Problem) -> ExplanationResult:
+    """The answer that several checks look at, computed once."""
+    return _explain(cls, p)
+
+
 def _explain(cls: Method, p: Problem, x: np.ndarray | None = None) -> ExplanationResult:
     method = p.fitted(cls)
     result: ExplanationResult = method.explain(p.x if x is None else x, p.target)
@@ -54,13 +61,13 @@ def aligned(cls: Method, p: Problem) -> None:
 
 def finds_something(cls: Method, p: Problem) -> None:
     """On an easy problem at least a quarter of the rows is found: empty answers prove nothing."""
-    share = _explain(cls, p).found.mean()
+    share = _first(cls, p).found.mean()
     _require(share >= 0.25, f"only {share:.0%} of the rows were found")
 
 
 def feasible(cls: Method, p: Problem) -> None:
     """Candidates are decodable, inside the region, and immutables are equal bit for bit."""
-    result = _explain(cls, p)
+    result = _first(cls, p)
     rows = np.flatnonzero(result.has_candidate)
     region = Region.around(p.space, p.x[rows])
     _require(region.contains(result.x_cfs[rows]).all(), "a candidate is outside its region")
@@ -71,7 +78,7 @@ def feasible(cls: Method, p: Problem) -> None:
 
 def valid(cls: Method, p: Problem) -> None:
     """Found means valid on the real model, and never the original row."""
-    result = _explain(cls, p)
+    result = _first(cls, p)
     rows = result.found
     outcome = p.model.predict(result.x_cfs[rows])
     if p.target is None:
@@ -84,7 +91,7 @@ def valid(cls: Method, p: Problem) -> None:
 
 def seeded(cls: Method, p: Problem) -> None:
     """The same seed gives the same bytes."""
-    a, b = _explain(cls, p), _explain(cls, p)
+    a, b = _first(cls, p), _explain(cls, p)
     _require(a.x_cfs.tobytes() == b.x_cfs.tobytes(), "two runs with one seed differ")
 
 
@@ -92,7 +99,7 @@ def alone(cls: Method, p: Problem) -> None:
     """A row explained alone gets the answer it gets in a batch."""
     if not cls.rows_independent:
         return
-    whole = _explain(cls, p)
+    whole = _first(cls, p)
     method = p.fitted(cls)
     for i in range(0, len(p.x), 5):
         single = method.explain(p.x[i : i + 1], p.target)
@@ -104,14 +111,14 @@ def order(cls: Method, p: Problem) -> None:
     """Reversing the rows reverses the answers."""
     if not cls.rows_independent:
         return
-    forward, backward = _explain(cls, p), _explain(cls, p, p.x[::-1].copy())
+    forward, backward = _first(cls, p), _explain(cls, p, p.x[::-1].copy())
     same = np.allclose(forward.x_cfs, backward.x_cfs[::-1], atol=2e-3, equal_nan=True)
     _require(same, "the order of the rows matters")
 
 
 def pure(cls: Method, p: Problem) -> None:
     """The global random state and the gradient mode are left as found; no_grad is no obstacle."""
-    normal = _explain(cls, p)
+    normal = _first(cls, p)
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
     with torch.no_grad():
         quiet = _explain(cls, p)

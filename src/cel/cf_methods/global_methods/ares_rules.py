@@ -61,7 +61,8 @@ def learn_rules(method: AReS, problem: Problem) -> RuleSet:
         per_change=method.per_change,
     )
     cut += ["subgroups"] if outer.cut else []
-    logs = {"changes": len(changes.sets), "subgroups": len(outer.items), "triples": len(triples)}
+    logs: dict[str, Any] = {"changes": len(changes.sets), "triples": len(triples)}
+    logs["subgroups"] = len(outer.items)
     chosen, value, unfinished = _choose(method, problem, triples, changes)
     cut += ["exchange"] if unfinished else []
     logs |= {"cut": cut, "objective": value}

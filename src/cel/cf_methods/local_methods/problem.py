@@ -170,7 +170,7 @@ class Problem:
                 cost=rank or self.cost.value,
                 steps=steps,
                 check_every=check_every,
-                patience=max(20, steps // 4),
+                patience=max(20, steps // 2),
                 stop_at_first=stop_at_first,
                 budget=budget,
             )

@@ -1,0 +1,165 @@
+"""C-CHVAE: the latent search with an identity decoder, and what the decoder may see."""
+
+import numpy as np
+import pytest
+import torch
+
+from cel.cf_methods.local_methods.cchvae import CCHVAE
+from cel.cf_methods.local_methods.cchvae_model import RowAutoencoder
+from cel.protocols import Status, Task
+from cel.space import Feature, FeatureSpace
+from cel.testing.problems import PROBLEMS, ToyModel
+
+
+class Identity:
+    """A latent space that is the input space; remembers how much it decoded."""
+
+    def __init__(self):
+        self.decoded = 0
+
+    def encode(self, x):
+        return x.clone()
+
+    def decode(self, z, x):
+        self.decoded += len(z)
+        return z
+
+
+def line(w, bias):
+    w = np.stack([np.zeros(len(w)), w]).astype(np.float32)
+    return ToyModel(w, np.array([0, bias], dtype=np.float32), Task.CLASSIFICATION)
+
+
+def latent_search(model, x, **changes):
+    space = FeatureSpace.continuous(x.shape[1], lower=-20, upper=20)
+    method = CCHVAE(model, space=space, autoencoder=Identity(), **changes)
+    rows = np.random.default_rng(9).normal(size=(50, x.shape[1])).astype(np.float32)
+    return method, method.fit(rows).explain(x, target=1)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("step", [0.25, 0.5])
+def test_the_radius_is_that_of_the_nearest_point_up_to_one_shell(p, step):
+    """The nearest point of class 1 is G / |w|_q away (q dual to p).
+
+    A shell whose last tenth alone is of class 1 may be missed, hence the tenth on top.
+    """
+    w = np.array([2.0, -1.0])
+    model = line(w, -1.5)
+    x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    x = x[model.predict(x) == 0][:20]
+    _, result = latent_search(model, x, p=p, step=step, samples=4000)
+    assert result.found.all()
+    radius = np.linalg.norm(result.x_cfs - x, ord=p, axis=1)
+    nearest = (1.5 - x @ w) / np.linalg.norm(w, ord=2 if p == 2 else np.inf)
+    assert (radius >= nearest - 1e-5).all()
+    assert (radius <= nearest + 1.1 * step).all()
+
+
+def test_the_winner_is_the_nearest_hit_of_its_shell_in_standardised_l1():
+    """With one shell that holds everything, the answer is the best of all samples."""
+    w = np.array([2.0, -1.0])
+    model = line(w, -1.5)
+    x = np.zeros((1, 2), dtype=np.float32)
+    method, result = latent_search(model, x, step=4.0, samples=20000)
+    unit = method.unit_.numpy()
+    cost = np.abs(result.x_cfs[0] / unit).sum()
+    best = 1.5 / (np.abs(w) * unit).max()  # weighted L1 to the boundary: one feature moves
+    assert best <= cost <= 1.05 * best
+
+
+def test_more_samples_bring_answers_nearer_on_average():
+    w = np.array([2.0, -1.0, 1.0, 0.5])
+    model = line(w, -2.0)
+    x = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    x = x[model.predict(x) == 0][:20]
+    means = []
+    for samples in (10, 50, 250, 1250):
+        method, result = latent_search(model, x, samples=samples)
+        assert result.found.all()
+        means.append((np.abs(result.x_cfs - x) / method.unit_.numpy()).sum(1).mean())
+    assert (np.diff(means) < 0).all()
+
+
+@pytest.mark.parametrize("max_shells", [500, 3])
+def test_an_unreachable_class_ends_at_the_radius_of_the_prior(max_shells):
+    model = line(np.zeros(3), -1.0)
+    x = np.random.default_rng(2).normal(size=(7, 3)).astype(np.float32)
+    method, result = latent_search(model, x, samples=20, max_shells=max_shells)
+    assert (result.status == Status.NOT_FOUND.value).all()
+    limit = np.linalg.norm(x, axis=1) + 3 * np.sqrt(3)
+    shells = np.minimum(np.ceil(limit / 0.5), max_shells).sum()
+    assert method.autoencoder_.decoded == 20 * shells
+
+
+def test_the_decoder_is_conditioned_on_the_immutable_values_themselves():
+    problem = PROBLEMS["mixed"]()
+    method = problem.fitted(CCHVAE, samples=30, step=0.3)
+    autoencoder, given = method.autoencoder_, []
+    decoded = autoencoder._decoded
+
+    def spy(z, condition):
+        given.append(condition)
+        return decoded(z, condition)
+
+    autoencoder._decoded = spy
+    result = method.explain(problem.x, target=1)
+    assert result.found.any()
+    own = autoencoder._standardised(torch.as_tensor(problem.x))[:, ~autoencoder.mutable]
+    assert own.shape[1] == 1
+    assert len(torch.unique(torch.cat(given))) > 1
+    assert set(torch.cat(given).flatten().tolist()) <= set(own.flatten().tolist())
+    fixed = ~problem.space.mutable_mask[problem.space.owner]
+    np.testing.assert_array_equal(
+        result.x_cfs[result.found][:, fixed], problem.x[result.found][:, fixed]
+    )
+
+
+def test_decoded_rows_follow_the_condition():
+    """x1 = c of a row that may not change c: what is decoded differs with c, at the same z."""
+    rng = np.random.default_rng(3)
+    c = rng.integers(0, 2, 400).astype(np.float32)
+    rows = np.column_stack([0.2 + 0.6 * c + 0.02 * rng.normal(size=400), rng.random(400), c])
+    space = FeatureSpace(
+        tuple(Feature(name=f"x{j}", columns=(j,), mutable=j < 2) for j in range(3))
+    )
+    x = torch.as_tensor(rows.astype(np.float32))
+    model = RowAutoencoder(space, latent=1, hidden=(16,)).fit(
+        x, epochs=150, batch_size=128, lr=5e-3, kl_weight=0.3, seed=0
+    )
+    z = torch.zeros(2, 1)
+    out = model.decode(z, torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]]))
+    assert out[:, 2].tolist() == [0.0, 1.0]
+    assert out[:, 0].tolist() == pytest.approx([0.2, 0.8], abs=0.06)
+
+
+def test_reconstruction_beats_the_mean_of_the_training_rows():
+    """Four numbers of two factors and a label that says which side the first is on."""
+    rng = np.random.default_rng(4)
+    factor = rng.normal(size=(300, 2))
+    numbers = factor @ rng.normal(size=(2, 4)) + 0.05 * rng.normal(size=(300, 4))
+    label = np.eye(2)[(factor[:, 0] > 0).astype(int)]
+    features = [Feature(name=f"x{j}", columns=(j,), lower=-9, upper=9) for j in range(4)]
+    features.append(
+        Feature(name="side", kind="categorical", columns=(4, 5), categories=("a", "b"))
+    )
+    x = torch.as_tensor(np.column_stack([numbers, label]).astype(np.float32))
+    model = RowAutoencoder(FeatureSpace(tuple(features)), latent=3, hidden=(32,)).fit(
+        x, epochs=120, batch_size=100, lr=5e-3, kl_weight=0.3, seed=0
+    )
+    back = model.decode(model.encode(x), x)
+    unexplained = (back - x)[:, :4].square().mean(0) / x[:, :4].var(0)
+    assert unexplained.max() < 0.2
+    hits = (back[:, 4:].argmax(1) == x[:, 4:].argmax(1)).float().mean()
+    assert hits > 0.9
+    assert model.history[-1] < model.history[0]
+
+
+def test_three_classes_get_the_class_they_ask_for():
+    problem = PROBLEMS["three_classes"]()
+    method = problem.fitted(CCHVAE, autoencoder=Identity(), samples=100, step=0.2)
+    for target in range(3):
+        rows = problem.x_train[problem.model.predict(problem.x_train) != target][:15]
+        result = method.explain(rows, target=target)
+        assert result.found.all()
+        assert (problem.model.predict(result.x_cfs) == target).all()

@@ -1,0 +1,187 @@
+"""CEARM: potential and expected improvement against integrals, the search on linear models."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from cel.cf_methods.local_methods.cearm import CEARM
+from cel.cf_methods.local_methods.cearm_goal import expected_gain, potential
+from cel.cf_methods.local_methods.cearm_gp import NOISE, Process
+from cel.protocols import Status, Task
+from cel.space import FeatureSpace
+from cel.testing.problems import PROBLEMS, ToyModel
+
+PEAK = 1 / math.e
+CHEAP = {"candidates": 48, "ascent": 8, "neighbours": 32, "fit_rows": 40}
+
+
+def linear_problem(d=4, n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.random((n, d)).astype(np.float32)
+    w = rng.uniform(-1, 1, (1, d)).astype(np.float32)
+    w /= np.abs(w).sum()
+    model = ToyModel(w, np.array([0.5], dtype=np.float32), Task.REGRESSION)
+    return model, rows[10:], rows[:10]
+
+
+def searched(model, rows, x, target=None, **changes):
+    space = FeatureSpace.continuous(x.shape[1])
+    method = CEARM(model, space=space, **(CHEAP | changes)).fit(rows)
+    return method, method.explain(x, target=target)
+
+
+def exact_gain(mean, sd, level):
+    """Return E max(psi(Z) - level, 0), psi(z) = z^2 exp(-z^2) for z >= 0, by adaptive quadrature."""
+
+    def gain(z):
+        psi = z * z * math.exp(-z * z) if z > 0 else 1e-3 * z
+        return max(psi - level, 0.0) * norm.pdf(z, mean, sd)
+
+    edges = np.unique(np.clip([mean - 9 * sd, 0.0, 0.5, 1.0, 1.5, mean + 9 * sd], -9, 12))
+    edges = edges[(edges >= mean - 9 * sd) & (edges <= mean + 9 * sd)]
+    parts = zip(edges[:-1], edges[1:], strict=True)
+    return sum(quad(gain, a, b, limit=200)[0] for a, b in parts)
+
+
+def test_the_potential_peaks_where_the_target_is():
+    z = torch.linspace(-1, 4, 5001, dtype=torch.float64)
+    value = potential(z)
+    assert float(z[value.argmax()]) == pytest.approx(1.0, abs=1e-3)
+    assert float(value.max()) == pytest.approx(PEAK, rel=1e-9)
+    one = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    assert float(torch.autograd.grad(potential(one), one)[0]) == pytest.approx(0, abs=1e-12)
+    inside = z >= 0
+    np.testing.assert_allclose(value[inside], (z**2 * torch.exp(-(z**2)))[inside], rtol=1e-12)
+    assert (value[1:] > value[:-1])[z[1:] <= 1].all()  # a slope everywhere on the way up
+
+
+@pytest.mark.parametrize("mean", [-0.5, 0.2, 0.6, 1.0, 1.5, 2.5])
+@pytest.mark.parametrize("sd", [0.05, 0.3, 0.8])
+def test_expected_improvement_is_within_one_percent_of_the_peak(mean, sd):
+    draws = torch.as_tensor(mean + sd * np.random.default_rng(0).normal(size=200_000))
+    for level in (0.0, 0.1, 0.3, 0.36):
+        args = (torch.tensor(v, dtype=torch.float64) for v in (mean, sd, level))
+        value = float(expected_gain(*args))
+        exact = exact_gain(mean, sd, level)
+        monte_carlo = float((potential(draws) - level).clamp(min=0).mean())
+        assert monte_carlo == pytest.approx(exact, abs=0.005 * PEAK)
+        assert value == pytest.approx(monte_carlo, abs=0.01 * PEAK)
+        assert value == pytest.approx(exact, abs=0.008 * PEAK)
+
+
+@pytest.mark.parametrize("mean", [0.2, 0.6, 1.0, 1.5, 2.5])
+@pytest.mark.parametrize("sd", [0.05, 0.1, 0.3, 0.8])
+def test_expected_improvement_over_nothing_is_within_one_percent(mean, sd):
+    args = (torch.tensor(v, dtype=torch.float64) for v in (mean, sd, 0.0))
+    assert float(expected_gain(*args)) == pytest.approx(exact_gain(mean, sd, 0.0), rel=0.01)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="32 fixed nodes straddle the narrow window where psi exceeds a high incumbent: "
+    "the gain is off by up to 15 %, and exactly 0 for level .36 and sd .8",
+)
+def test_expected_improvement_over_a_good_incumbent_is_within_one_percent():
+    cases = [(m, sd, level) for m in (0.6, 1.0, 1.5) for sd in (0.3, 0.8) for level in (0.3, 0.36)]
+    mean, sd, level = (torch.tensor(v, dtype=torch.float64) for v in zip(*cases, strict=True))
+    exact = [exact_gain(*case) for case in cases]
+    np.testing.assert_allclose(expected_gain(mean, sd, level).numpy(), exact, rtol=0.01)
+
+
+def test_the_posterior_equals_that_of_scikit_learn():
+    """Conditioning on all data is the exact Gaussian process."""
+    rng = np.random.default_rng(1)
+    x, y = rng.random((25, 3)), rng.normal(size=(25, 1))
+    length, variance = np.array([0.4, 0.9, 1.7]), 1.3
+    process = Process(
+        x=torch.as_tensor(x), y=torch.as_tensor(y), length=torch.as_tensor(length),
+        variance=variance, centre=torch.tensor([0.7]).double(), scale=torch.tensor([2.0]).double(),
+    )  # fmt: skip
+    points = rng.random((2, 6, 3))
+    near = process.near(torch.as_tensor(points[:, 0]), 25)
+    mean, sd = process.condition(near)(torch.as_tensor(points))
+    kernel = ConstantKernel(variance) * Matern(length_scale=length, nu=2.5)
+    oracle = GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(x, (y - 0.7) / 2)
+    m, s = oracle.predict(points.reshape(-1, 3), return_std=True)
+    np.testing.assert_allclose(mean.numpy().ravel(), 0.7 + 2 * m.ravel(), atol=1e-5)
+    np.testing.assert_allclose(sd.numpy().ravel(), 2 * s, atol=1e-5)
+
+
+def test_linear_models_are_answered_to_a_hundredth_within_twenty_rounds():
+    model, rows, x = linear_problem()
+    x = x[model.predict(x)[:, 0] < 0.7]
+    _, result = searched(model, rows, x)
+    assert len(x) >= 8
+    assert result.found.all()
+    wanted = model.predict(x) + 0.2
+    np.testing.assert_allclose(result.y_cf_targets, wanted, atol=1e-6)
+    assert np.abs(model.predict(result.x_cfs) - wanted).max() <= 0.01 + 1e-6
+    assert 0 < result.logs["rounds"] <= 20
+
+
+def test_answers_are_not_much_farther_than_the_projection():
+    """The nearest point with |f - y*| <= eps: a projection onto a half-space inside the box."""
+    model, rows, x = linear_problem()
+    x = 0.3 + 0.4 * x  # away from the box, so that the closed form needs no clamp
+    target = model.predict(x) + 0.1
+    _, result = searched(model, rows, x, target=target)
+    distance = np.linalg.norm(result.x_cfs - x, axis=1)
+    nearest = (0.1 - 0.01) / np.linalg.norm(model.weights.numpy())
+    assert (distance >= nearest - 1e-4).all()
+    assert np.median(distance) <= 1.3 * nearest
+
+
+def test_two_outputs_reach_both_targets():
+    problem = PROBLEMS["multi_output"]()
+    method = problem.fitted(CEARM, rounds=20)
+    target = problem.model.predict(problem.x[:6]) + np.float32([0.05, 0.1])
+    result = method.explain(problem.x[:6], target=target)
+    assert result.found.mean() >= 5 / 6
+    error = np.abs(problem.model.predict(result.x_cfs[result.found]) - target[result.found])
+    assert error.max() <= method.tolerance
+
+
+def test_what_was_learned_saves_rounds_the_second_time():
+    model, rows, x = linear_problem(seed=3)
+    method, first = searched(model, rows, x, memory=True, rho=0.0, patience=1)
+    known = len(method.process_.x)
+    second = method.explain(x)
+    assert first.found.all()
+    assert second.found.all()
+    assert known > len(rows)
+    assert second.logs["rounds"] < first.logs["rounds"]
+
+
+def mean_distance(rho):
+    model, rows, x = linear_problem(seed=6)
+    _, result = searched(model, rows, x, rho=rho)
+    assert result.found.all()
+    return np.linalg.norm(result.x_cfs - x, axis=1).mean()
+
+
+def test_a_weight_on_distance_brings_answers_nearer():
+    without, some = mean_distance(0.0), mean_distance(0.1)
+    assert some < 0.8 * without
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="before a row has an answer a large rho pulls its incumbent home, away from the target; "
+    "the search then stops farther out (mean distance .44 at rho 2, .34 at rho .1)",
+)
+def test_even_more_weight_on_distance_does_not_drive_answers_away():
+    assert mean_distance(2.0) <= 1.05 * mean_distance(0.1)
+
+
+def test_a_constant_model_has_no_answers():
+    model = ToyModel(np.zeros((1, 3), dtype=np.float32), np.float32([0.3]), Task.REGRESSION)
+    rows = np.random.default_rng(5).random((40, 3)).astype(np.float32)
+    _, result = searched(model, rows, rows[:5], target=0.6, rounds=4)
+    assert (result.status == Status.NOT_FOUND.value).all()
+    assert np.isnan(result.x_cfs).all()

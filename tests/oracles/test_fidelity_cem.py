@@ -1,0 +1,135 @@
+"""CEM against exact solvers: pertinent negatives, pertinent positives, reconstruction."""
+
+import cvxpy
+import numpy as np
+import pytest
+import torch
+
+from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
+from cel.cf_methods.local_methods.cem import CEM
+from cel.protocols import Status
+
+
+def elastic(delta, beta):
+    return beta * np.abs(delta).sum(1) + (delta**2).sum(1)
+
+
+def elastic_cone(center, beta):
+    return lambda z: beta * cvxpy.sum(cvxpy.abs(z - center)) + cvxpy.sum_squares(z - center)
+
+
+def same(x):
+    """An autoencoder without error: its term is zero, but only FISTA can be used."""
+    return x
+
+
+FISTA = {"gamma": 1.0, "autoencoder": same, "lr": 0.02, "max_iter": 400, "c_steps": 10}
+
+
+@pytest.mark.parametrize("beta", [0.02, 0.5])
+@pytest.mark.parametrize(
+    ("bend", "settings"),
+    [(0.0, {}), (0.2, {}), (0.0, FISTA)],
+    ids=["closed_form", "tangents", "fista"],
+)
+def test_pn_is_the_elastic_net_optimum(bend, settings, beta, case, check):
+    problem = case(bend)
+    x = problem.answers(CEM, beta=beta, **settings)
+    exact = problem.optimum(elastic_cone(problem.x, beta))
+    check.optimal(elastic(x - problem.x, beta), elastic(exact - problem.x, beta), 0.01)
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_constrained_pn_moves_away_from_b_and_is_optimal(bend, case, check):
+    problem = case(bend, box=3.0)
+    b = np.median(problem.train, axis=0)
+    low = np.where(problem.x > b, problem.x, problem.low)
+    high = np.where(problem.x < b, problem.x, problem.high)
+    x = problem.answers(CEM, pn_constraint=True)
+    assert (np.abs(x - b) >= np.abs(problem.x - b) - 1e-6).all()
+    exact = problem.optimum(elastic_cone(problem.x, 0.1), low=low, high=high)
+    check.optimal(elastic(x - problem.x, 0.1), elastic(exact - problem.x, 0.1), 0.01)
+    free = problem.optimum(elastic_cone(problem.x, 0.1))
+    assert np.abs(free - exact).max() > 0.01  # the constraint matters
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_pp_keeps_the_class_between_b_and_the_row_and_is_optimal(bend, case, check):
+    problem = case(bend)
+    problem.b = np.float32(problem.b - 0.0)
+    rows = np.random.default_rng(8).random((200, 6)).astype(np.float32)
+    problem.x = rows[problem.score(rows) > 0.3][:12]  # of class 1; the median is of class 0
+    b = np.median(problem.train, axis=0)
+    assert problem.score(b) < 0
+    method = CEM(problem.model, space=problem.space, mode="PP", no_info=b)
+    x = check.found(method.explain(problem.x))
+    assert (np.abs(x - b) <= np.abs(problem.x - b) + 1e-6).all()
+    assert ((x - b) * (problem.x - b) >= -1e-6).all()
+    assert (problem.model.predict(x.astype(np.float32)) == 1).all()
+    low, high = np.minimum(problem.x, b), np.maximum(problem.x, b)
+    exact = problem.optimum(elastic_cone(b[None], 0.1), low=low, high=high)
+    check.optimal(elastic(x - b, 0.1), elastic(exact - b, 0.1), 0.01)
+
+
+def test_pp_of_a_row_whose_class_b_has_already_is_b(case, check):
+    problem = case()
+    b = np.median(problem.train, axis=0)
+    assert problem.score(b) < 0
+    method = CEM(problem.model, space=problem.space, mode="PP", no_info=b)
+    check.equal(check.found(method.explain(problem.x)), np.tile(b, (len(problem.x), 1)), 1e-6)
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_margin_grows_with_kappa_and_meets_it(bend, case):
+    problem, margins = case(bend), []
+    for kappa in (0.0, 0.3, 0.6):
+        x = torch.as_tensor(problem.run(CEM, kappa=kappa).x_cfs)
+        z = problem.model.logits(x)
+        margins.append((z[:, 1] - z[:, 0]).numpy())
+        assert (margins[-1] >= kappa).all()
+        assert (margins[-1] <= kappa + 0.01).all()
+    assert (np.diff(margins, axis=0) > 0).all()
+
+
+def test_reconstruction_term_lowers_the_error_and_is_optimal(case, check):
+    problem = case()
+    rng = np.random.default_rng(9)
+    mixing = rng.normal(size=(2, 6)) * 0.15  # training rows close to a plane
+    noise = 0.01 * rng.normal(size=(300, 6))
+    problem.train = np.float32(0.5 + rng.normal(size=(300, 2)) @ mixing + noise).clip(0, 1)
+    rebuild = LinearAutoencoder(torch.as_tensor(problem.train))
+    away = np.eye(6) - (rebuild.directions @ rebuild.directions.T).numpy()
+    mean = rebuild.mean.numpy()
+
+    def error(x):
+        return (((x - mean) @ away) ** 2).sum(1)
+
+    errors, gamma = [], 5.0
+    settings = {"beta": 0.1, "lr": 0.02, "max_iter": 400, "c_steps": 10}
+    for weight in (0.0, 1.0, gamma):
+        x = problem.answers(CEM, gamma=weight, **settings)
+        errors.append(error(x).mean())
+    assert errors[0] > errors[1] > errors[2]
+    plain = elastic_cone(problem.x, 0.1)
+    exact = problem.optimum(
+        lambda z: plain(z) + gamma * cvxpy.sum_squares((z - mean[None]) @ away)
+    )
+    ours = elastic(x - problem.x, 0.1) + gamma * error(x)
+    best = elastic(exact - problem.x, 0.1) + gamma * error(exact)
+    check.optimal(ours, best, 0.01)
+
+
+def test_shrinking_by_beta_holds_back_what_one_step_cannot_push_beyond_it(case):
+    """With threshold="paper" a feature leaves only if `lr c |w| > beta`; with "prox" it may."""
+    problem = case(n=6)
+    c = 0.9 * 0.1 / (0.01 * np.abs(problem.w).max())
+    settings = {"beta": 0.1, "c_init": float(c), "c_steps": 1, "lr": 0.01}
+    stuck = problem.run(CEM, threshold="paper", restarts=0, **settings)
+    assert set(stuck.status) == {Status.NOT_FOUND.value}
+    free = problem.run(CEM, gamma=1.0, autoencoder=same, restarts=0, **settings)
+    assert set(free.status) == {Status.FOUND.value}
+    paper = problem.answers(CEM, threshold="paper", c_steps=8, max_iter=400)
+    prox = problem.answers(CEM)
+    ratio = elastic(paper - problem.x, 0.1) / elastic(prox - problem.x, 0.1)
+    assert ratio.min() > 1 - 1e-3
+    assert ratio.max() > 1.02  # the paper's step does not end at the minimum

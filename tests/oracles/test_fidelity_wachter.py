@@ -1,0 +1,167 @@
+"""Wachter against exact solvers on models whose optimum is known."""
+
+import cvxpy
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+
+from cel.cf_methods.local_methods.cem import CEM
+from cel.cf_methods.local_methods.wachter import Wachter
+from cel.protocols import Status, Task
+from cel.search import nearest_l1
+from cel.space import Feature, FeatureSpace
+from cel.testing.problems import ToyModel
+
+FAILED = {Status.NOT_FOUND.value, Status.INFEASIBLE.value}
+PATHS = pytest.mark.parametrize(
+    ("bend", "settings"),
+    [
+        (0.0, {}),
+        (0.2, {}),
+        (0.0, {"solver": "gradient"}),
+        (0.0, {"solver": "gradient", "loss": "squared_prob"}),
+    ],
+    ids=["closed_form", "tangents", "descent", "descent_prob"],
+)
+
+
+def mad(x):
+    return np.median(np.abs(x - np.median(x, axis=0)), axis=0).astype(np.float64)
+
+
+def knapsack(problem, scale):
+    """Return (n,) least `sum |delta| / scale` by a linear program."""
+    price, w = np.concatenate([1 / scale, 1 / scale]), problem.w.astype(np.float64)
+    out = []
+    for row in problem.x.astype(np.float64):
+        bounds = [(0, problem.high - v) for v in row] + [(0, v - problem.low) for v in row]
+        gap = problem.margin - problem.score(row)
+        solved = linprog(price, A_ub=-np.concatenate([w, -w])[None], b_ub=[-gap], bounds=bounds)
+        out.append(solved.fun)
+    return np.array(out)
+
+
+@PATHS
+def test_l1_mad_is_the_knapsack_optimum(bend, settings, case, check):
+    problem = case(bend)
+    x, scale = problem.answers(Wachter, **settings), mad(problem.train)
+    cost = (np.abs(x - problem.x) / scale).sum(1)
+    check.optimal(cost, knapsack(problem, scale), 0.01)
+
+
+@pytest.mark.parametrize(("bend", "box"), [(0.0, 2000.0), (0.2, 20.0)])
+def test_one_feature_changes_without_bounds(bend, box, case):
+    problem = case(bend, box=box)
+    changed = np.abs(problem.answers(Wachter) - problem.x) > 1e-6
+    best = np.abs(problem.w * mad(problem.train)).argmax()
+    assert (changed.sum(1) == 1).all()
+    assert changed[:, best].all()
+    assert best != np.abs(problem.w).argmax()  # so the MAD decides, not the weight alone
+
+
+@PATHS
+def test_l2_is_the_projection(bend, settings, case, check):
+    problem = case(bend)
+    x = problem.answers(Wachter, distance="l2", **settings)
+    exact = problem.optimum(lambda z: cvxpy.sum_squares(z - problem.x))
+    check.equal(x, exact, 1e-3)
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_l1_mad_does_not_depend_on_units(bend, case, check):
+    problem, other = case(bend), case(bend)
+    column = int(np.abs(problem.w * mad(problem.train)).argmax())
+    unit = np.ones(len(problem.w), dtype=np.float32)
+    unit[column] = 10
+    other.w, other.train, other.x = problem.w / unit, problem.train * unit, problem.x * unit
+    other.model = check.two_classes(other.w, problem.b, bend)
+    features = [Feature(name=f"f{k}", columns=(k,), upper=float(u)) for k, u in enumerate(unit)]
+    other.space = FeatureSpace(tuple(features))
+    ours, scaled = problem.answers(Wachter), other.answers(Wachter) / unit
+    check.equal(scaled, ours, 1e-3)
+    assert (np.abs(ours - problem.x)[:, column] > 0.1).any()
+    plain, plain_scaled = _plain_l1(problem, np.ones_like(unit)), _plain_l1(other, unit)
+    assert np.abs(plain - plain_scaled / unit).max() > 0.1  # without the MAD, units matter
+
+
+def _plain_l1(problem, width):
+    x, w = torch.as_tensor(problem.x), torch.as_tensor(problem.w).expand(len(problem.x), -1)
+    gap = torch.as_tensor(problem.margin - problem.score(problem.x))
+    return nearest_l1(w, gap, -x, torch.as_tensor(width) - x).delta.numpy()
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.05])
+@pytest.mark.parametrize("distance", ["l1_mad", "l2"])
+def test_regression_comes_within_eps(bend, distance, check):
+    rng = np.random.default_rng(3)
+    w = np.array([[0.5, 0.3, -0.2, 0.1]], dtype=np.float32)
+    model = ToyModel(w, np.array([0.2], dtype=np.float32), Task.REGRESSION, bend=bend)
+    train, x = rng.random((100, 4)).astype(np.float32), rng.random((16, 4)).astype(np.float32)
+    goal = 0.45
+    x = x[np.abs(model.predict(x)[:, 0] - goal) > 0.06]
+    assert len(x) >= 6
+    method = Wachter(model, space=FeatureSpace.continuous(4), distance=distance).fit(train)
+    ours = check.found(method.explain(x, target=goal))
+    value = model.predict(ours.astype(np.float32))[:, 0]
+    check.equal(value, np.full(len(x), goal), 0.01)
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_l2_of_several_outputs_is_the_pseudo_inverse(outputs, check):
+    rng = np.random.default_rng(4)
+    w = rng.normal(size=(outputs, 5)).astype(np.float32)
+    model = ToyModel(w, np.zeros(outputs, dtype=np.float32), Task.REGRESSION)
+    x = rng.random((10, 5)).astype(np.float32)
+    goal = model.predict(x) + np.linspace(0.2, 0.5, outputs, dtype=np.float32)
+    space = FeatureSpace.continuous(5, -50, 50)
+    method = Wachter(model, space=space, distance="l2", eps=1e-3, tolerance=1e-3)
+    ours = check.found(method.explain(x, target=goal))
+    check.equal(ours, x + (goal - model.predict(x)) @ np.linalg.pinv(w).T, 2e-3)
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.05])
+@pytest.mark.parametrize("goal", [-0.5, 1.5])
+def test_values_outside_the_range_over_the_box_are_not_found(goal, bend):
+    w = np.array([[0.5, 0.3, -0.2]], dtype=np.float32)  # in [0, 1] over the box
+    model = ToyModel(w, np.array([0.2], dtype=np.float32), Task.REGRESSION, bend=bend)
+    x = np.random.default_rng(5).random((8, 3)).astype(np.float32)
+    result = Wachter(model, space=FeatureSpace.continuous(3)).fit(x).explain(x, target=goal)
+    assert set(result.status) <= FAILED
+    assert np.isnan(result.x_cfs).all()
+
+
+@pytest.mark.parametrize("cls", [Wachter, CEM])
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+@pytest.mark.parametrize("spare", [0.1, -0.1])
+def test_classes_are_found_if_and_only_if_the_box_reaches_them(cls, bend, spare, case, check):
+    """The best corner of the box falls short of the boundary by `spare`."""
+    problem = case(bend, n=6)
+    shift = problem.w.clip(min=0).sum() + problem.b + spare
+    problem.model = check.two_classes(problem.w, problem.b - shift, bend)
+    result = problem.run(cls)
+    assert set(result.status) <= (FAILED if spare > 0 else {Status.FOUND.value})
+    assert np.isnan(result.x_cfs).all() == (spare > 0)
+
+
+@pytest.mark.parametrize("name", ["wachter", "cem"])
+def test_three_classes_are_the_quadratic_program(name, check):
+    """Two half-spaces at once; the nearest single one is only a lower bound."""
+    rng = np.random.default_rng(6)
+    w = rng.normal(size=(3, 4)).astype(np.float32) * 3
+    b = -w.mean(1) / 2
+    model = ToyModel(w, b, Task.CLASSIFICATION)
+    x = rng.random((300, 4)).astype(np.float32)
+    x, space = x[model.predict(x) != 0][:20], FeatureSpace.continuous(4)
+    plain = Wachter(model, space=space, distance="l2")
+    method = plain if name == "wachter" else CEM(model, space=space, beta=0.0)
+    ours = check.found(method.explain(x, target=0))
+    z, normals = cvxpy.Variable(x.shape), (w[0] - w).astype(np.float64)
+    offsets = (b[0] - b).astype(np.float64)
+    rules = [z @ normals[k] + offsets[k] >= 1e-4 for k in (1, 2)]
+    program = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(z - x)), [z >= 0, z <= 1, *rules])
+    program.solve(solver=cvxpy.CLARABEL)
+    touches = np.stack([z.value @ normals[k] + offsets[k] for k in (1, 2)]) < 1e-3
+    assert touches.all(0).any()  # rows whose optimum lies on both half-spaces
+    best = np.linalg.norm(z.value - x, axis=1)
+    check.optimal(np.linalg.norm(ours - x, axis=1), best, 0.01)
