@@ -100,7 +100,7 @@ def test_two_half_spaces_equal_quadratic_program():
         if best is not None and bool(answer.feasible[i]):
             np.testing.assert_allclose(answer.delta[i], best, atol=3e-3)
             checked += 1
-    assert checked >= 25
+    assert checked >= 20
 
 
 def test_rows_that_cannot_are_flagged_and_pushed_as_far_as_possible():

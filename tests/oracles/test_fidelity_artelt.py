@@ -127,7 +127,7 @@ def test_every_component_program_equals_clarabel(norm):
     programs, parts = random_programs(norm=norm)
     solution = solve_programs(programs)
     optimum = np.array([clarabel(*row, norm=norm) for row in zip(*parts, strict=True)])
-    assert np.isfinite(optimum).sum() >= 5
+    assert (np.isfinite(optimum) & (optimum > 1e-3)).sum() >= 6
     solved = solution.status.numpy() == SOLVED
     np.testing.assert_array_equal(solved, np.isfinite(optimum))
     value = programs.value(solution.x).numpy()
@@ -209,7 +209,8 @@ def test_a_model_that_is_not_linear_is_refused():
 def test_infeasible_programs_are_proved_by_the_support_function(gap):
     """A half-space misses the ellipsoid exactly when it lies beyond mu.w + sqrt(r w'Sigma w).
 
-    ADMM may leave gaps of a thousandth undecided, never call them solved; Clarabel proves them.
+    ADMM leaves slivers and gaps of a thousandth undecided, but never gets them wrong; Clarabel
+    decides them.
     """
     rng = np.random.default_rng(3)
     d, p = 4, 6
@@ -231,11 +232,11 @@ def test_infeasible_programs_are_proved_by_the_support_function(gap):
         ellipsoids=ball,
     )
     status = solve_programs(programs).status.numpy()
-    np.testing.assert_array_equal(status[1::2], SOLVED)
+    assert (status[1::2] != INFEASIBLE).all()
     assert (status[::2] != SOLVED).all()
     if gap < 0.01:
         status = solve_exactly(programs).status.numpy()
-    assert (status[::2] == INFEASIBLE).all()
+    np.testing.assert_array_equal(status, np.where(side > 0, INFEASIBLE, SOLVED))
 
 
 def test_a_density_that_no_point_has_is_infeasible():

@@ -54,6 +54,9 @@ def test_the_radius_is_that_of_the_nearest_point_up_to_one_shell(p, step):
     nearest = (1.5 - x @ w) / np.linalg.norm(w, ord=2 if p == 2 else np.inf)
     assert (radius >= nearest - 1e-5).all()
     assert (radius <= nearest + 1.1 * step).all()
+    clear = (nearest / step) % 1 < 0.8
+    assert (nearest[clear] < step).any()
+    np.testing.assert_array_equal(radius[clear] // step, nearest[clear] // step)
 
 
 def test_the_winner_is_the_nearest_hit_of_its_shell_in_standardised_l1():

@@ -1,6 +1,7 @@
 """CEARM: potential and expected improvement against integrals, the search on linear models."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def searched(model, rows, x, target=None, **changes):
 
 
 def exact_gain(mean, sd, level):
-    """Return E max(psi(Z) - level, 0), psi(z) = z^2 exp(-z^2) for z >= 0, by adaptive quadrature."""
+    """Return E max(psi(Z) - level, 0) for Z ~ N(mean, sd^2) by adaptive quadrature."""
 
     def gain(z):
         psi = z * z * math.exp(-z * z) if z > 0 else 1e-3 * z
@@ -45,8 +46,7 @@ def exact_gain(mean, sd, level):
 
     edges = np.unique(np.clip([mean - 9 * sd, 0.0, 0.5, 1.0, 1.5, mean + 9 * sd], -9, 12))
     edges = edges[(edges >= mean - 9 * sd) & (edges <= mean + 9 * sd)]
-    parts = zip(edges[:-1], edges[1:], strict=True)
-    return sum(quad(gain, a, b, limit=200)[0] for a, b in parts)
+    return sum(quad(gain, a, b, limit=200)[0] for a, b in pairwise(edges))
 
 
 def test_the_potential_peaks_where_the_target_is():
@@ -115,12 +115,10 @@ def test_the_posterior_equals_that_of_scikit_learn():
 
 def test_linear_models_are_answered_to_a_hundredth_within_twenty_rounds():
     model, rows, x = linear_problem()
-    x = x[model.predict(x)[:, 0] < 0.7]
-    _, result = searched(model, rows, x)
-    assert len(x) >= 8
+    now = model.predict(x)
+    wanted = np.where(now > 0.5, now - 0.2, now + 0.2)
+    _, result = searched(model, rows, x, target=wanted)
     assert result.found.all()
-    wanted = model.predict(x) + 0.2
-    np.testing.assert_allclose(result.y_cf_targets, wanted, atol=1e-6)
     assert np.abs(model.predict(result.x_cfs) - wanted).max() <= 0.01 + 1e-6
     assert 0 < result.logs["rounds"] <= 20
 
@@ -154,8 +152,9 @@ def test_what_was_learned_saves_rounds_the_second_time():
     second = method.explain(x)
     assert first.found.all()
     assert second.found.all()
-    assert known > len(rows)
     assert second.logs["rounds"] < first.logs["rounds"]
+    asked, again = known - len(rows), len(method.process_.x) - known
+    assert again < asked
 
 
 def mean_distance(rho):
@@ -172,8 +171,8 @@ def test_a_weight_on_distance_brings_answers_nearer():
 
 @pytest.mark.xfail(
     strict=True,
-    reason="before a row has an answer a large rho pulls its incumbent home, away from the target; "
-    "the search then stops farther out (mean distance .44 at rho 2, .34 at rho .1)",
+    reason="a large rho moves the peak of the utility short of the target: rows never come within "
+    "eps and fall back on the point of least error, however far (.44 at rho 2, .34 at rho .1)",
 )
 def test_even_more_weight_on_distance_does_not_drive_answers_away():
     assert mean_distance(2.0) <= 1.05 * mean_distance(0.1)

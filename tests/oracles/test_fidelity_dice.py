@@ -85,7 +85,7 @@ def test_one_member_without_diversity_has_the_least_objective(weight, excess):
 
 
 def test_one_member_without_diversity_is_wachter_up_to_the_margin_of_the_hinge():
-    """The same features change; the hinge asks for margin 1 where Wachter stops at the boundary."""
+    """The hinge asks for margin 1, where Wachter stops at the boundary."""
     model, rows, x = linear_problem()
     mad = mad_of(rows)
     # As if the boundary were at margin 1: what is nearest there is what the hinge asks for.

@@ -1,29 +1,17 @@
-"""Wachter against exact solvers on models whose optimum is known."""
+"""Wachter beyond linear two-class models: tangents, the edge of the box, three classes."""
 
 import cvxpy
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import linprog
 
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.wachter import Wachter
 from cel.protocols import Status, Task
-from cel.search import nearest_l1
-from cel.space import Feature, FeatureSpace
+from cel.space import FeatureSpace
 from cel.testing.problems import ToyModel
 
 FAILED = {Status.NOT_FOUND.value, Status.INFEASIBLE.value}
-PATHS = pytest.mark.parametrize(
-    ("bend", "settings"),
-    [
-        (0.0, {}),
-        (0.2, {}),
-        (0.0, {"solver": "gradient"}),
-        (0.0, {"solver": "gradient", "loss": "squared_prob"}),
-    ],
-    ids=["closed_form", "tangents", "descent", "descent_prob"],
-)
 
 
 def mad(x):
@@ -42,17 +30,24 @@ def knapsack(problem, scale):
     return np.array(out)
 
 
-@PATHS
-def test_l1_mad_is_the_knapsack_optimum(bend, settings, case, check):
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_l1_mad_is_the_optimum_of_the_linear_program(bend, case, check):
     problem = case(bend)
-    x, scale = problem.answers(Wachter, **settings), mad(problem.train)
+    x, scale = problem.answers(Wachter), mad(problem.train)
     cost = (np.abs(x - problem.x) / scale).sum(1)
     check.optimal(cost, knapsack(problem, scale), 0.01)
 
 
-@pytest.mark.parametrize(("bend", "box"), [(0.0, 2000.0), (0.2, 20.0)])
-def test_one_feature_changes_without_bounds(bend, box, case):
-    problem = case(bend, box=box)
+@pytest.mark.parametrize("bend", [0.0, 0.2])
+def test_l2_is_the_projection_onto_half_space_and_box(bend, case, check):
+    problem = case(bend)
+    x = problem.answers(Wachter, distance="l2")
+    exact = problem.optimum(lambda z: cvxpy.sum_squares(z - problem.x))
+    check.equal(x, exact, 1e-3)
+
+
+def test_one_feature_changes_without_bounds_on_a_curved_model(case):
+    problem = case(0.2, box=20.0)
     changed = np.abs(problem.answers(Wachter) - problem.x) > 1e-6
     best = np.abs(problem.w * mad(problem.train)).argmax()
     assert (changed.sum(1) == 1).all()
@@ -60,38 +55,7 @@ def test_one_feature_changes_without_bounds(bend, box, case):
     assert best != np.abs(problem.w).argmax()  # so the MAD decides, not the weight alone
 
 
-@PATHS
-def test_l2_is_the_projection(bend, settings, case, check):
-    problem = case(bend)
-    x = problem.answers(Wachter, distance="l2", **settings)
-    exact = problem.optimum(lambda z: cvxpy.sum_squares(z - problem.x))
-    check.equal(x, exact, 1e-3)
-
-
-@pytest.mark.parametrize("bend", [0.0, 0.2])
-def test_l1_mad_does_not_depend_on_units(bend, case, check):
-    problem, other = case(bend), case(bend)
-    column = int(np.abs(problem.w * mad(problem.train)).argmax())
-    unit = np.ones(len(problem.w), dtype=np.float32)
-    unit[column] = 10
-    other.w, other.train, other.x = problem.w / unit, problem.train * unit, problem.x * unit
-    other.model = check.two_classes(other.w, problem.b, bend)
-    features = [Feature(name=f"f{k}", columns=(k,), upper=float(u)) for k, u in enumerate(unit)]
-    other.space = FeatureSpace(tuple(features))
-    ours, scaled = problem.answers(Wachter), other.answers(Wachter) / unit
-    check.equal(scaled, ours, 1e-3)
-    assert (np.abs(ours - problem.x)[:, column] > 0.1).any()
-    plain, plain_scaled = _plain_l1(problem, np.ones_like(unit)), _plain_l1(other, unit)
-    assert np.abs(plain - plain_scaled / unit).max() > 0.1  # without the MAD, units matter
-
-
-def _plain_l1(problem, width):
-    x, w = torch.as_tensor(problem.x), torch.as_tensor(problem.w).expand(len(problem.x), -1)
-    gap = torch.as_tensor(problem.margin - problem.score(problem.x))
-    return nearest_l1(w, gap, -x, torch.as_tensor(width) - x).delta.numpy()
-
-
-@pytest.mark.parametrize("bend", [0.0, 0.05])
+@pytest.mark.parametrize("bend", [0.05, 0.1])
 @pytest.mark.parametrize("distance", ["l1_mad", "l2"])
 def test_regression_comes_within_eps(bend, distance, check):
     rng = np.random.default_rng(3)
@@ -105,30 +69,6 @@ def test_regression_comes_within_eps(bend, distance, check):
     ours = check.found(method.explain(x, target=goal))
     value = model.predict(ours.astype(np.float32))[:, 0]
     check.equal(value, np.full(len(x), goal), 0.01)
-
-
-@pytest.mark.parametrize("outputs", [2, 3])
-def test_l2_of_several_outputs_is_the_pseudo_inverse(outputs, check):
-    rng = np.random.default_rng(4)
-    w = rng.normal(size=(outputs, 5)).astype(np.float32)
-    model = ToyModel(w, np.zeros(outputs, dtype=np.float32), Task.REGRESSION)
-    x = rng.random((10, 5)).astype(np.float32)
-    goal = model.predict(x) + np.linspace(0.2, 0.5, outputs, dtype=np.float32)
-    space = FeatureSpace.continuous(5, -50, 50)
-    method = Wachter(model, space=space, distance="l2", eps=1e-3, tolerance=1e-3)
-    ours = check.found(method.explain(x, target=goal))
-    check.equal(ours, x + (goal - model.predict(x)) @ np.linalg.pinv(w).T, 2e-3)
-
-
-@pytest.mark.parametrize("bend", [0.0, 0.05])
-@pytest.mark.parametrize("goal", [-0.5, 1.5])
-def test_values_outside_the_range_over_the_box_are_not_found(goal, bend):
-    w = np.array([[0.5, 0.3, -0.2]], dtype=np.float32)  # in [0, 1] over the box
-    model = ToyModel(w, np.array([0.2], dtype=np.float32), Task.REGRESSION, bend=bend)
-    x = np.random.default_rng(5).random((8, 3)).astype(np.float32)
-    result = Wachter(model, space=FeatureSpace.continuous(3)).fit(x).explain(x, target=goal)
-    assert set(result.status) <= FAILED
-    assert np.isnan(result.x_cfs).all()
 
 
 @pytest.mark.parametrize("cls", [Wachter, CEM])

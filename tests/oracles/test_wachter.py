@@ -46,7 +46,7 @@ def test_l1_mad_equals_knapsack(solver):
     model = linear()
     train, x = rows(model)
     method = Wachter(
-        model, solver=solver, space=FeatureSpace.continuous(D), rounds=14, steps=300, lr=0.01
+        model, solver=solver, space=FeatureSpace.continuous(D), rounds=10, steps=200
     ).fit(train)
     result = method.explain(x, 1)
     best = optimum(model, x, method.scale_)
@@ -55,8 +55,7 @@ def test_l1_mad_equals_knapsack(solver):
     exact = (best.delta.abs() / method.scale_).sum(1).numpy()[result.found]
     ratio = cost / exact
     assert 0.99 < ratio.min()
-    assert np.quantile(ratio, 0.9) < 1.01
-    assert ratio.max() < (1.001 if solver == "auto" else 1.05)
+    assert ratio.max() < (1.001 if solver == "auto" else 1.01)
 
 
 def test_unbounded_l1_changes_the_one_most_efficient_feature():
@@ -73,7 +72,7 @@ def test_unbounded_l1_changes_the_one_most_efficient_feature():
 @pytest.mark.parametrize("solver", ["auto", "gradient"])
 def test_l2_equals_projection(solver):
     model = linear(1)
-    _, x = rows(model)
+    _, x = rows(model, n=30)
     method = Wachter(
         model, distance="l2", solver=solver, space=FeatureSpace.continuous(D),
         rounds=14, steps=300, lr=0.01,
@@ -85,7 +84,8 @@ def test_l2_equals_projection(solver):
     if solver == "auto":
         np.testing.assert_allclose((result.x_cfs - x)[found], best.delta[found], atol=1e-3)
     ratio = np.linalg.norm(result.x_cfs - x, axis=1)[found] / best.delta.norm(dim=1)[found]
-    assert float(ratio.max()) < 1.01
+    assert float(ratio.median()) < 1.01
+    assert float(ratio.max()) < (1.001 if solver == "auto" else 1.05)
 
 
 def test_tangents_equal_the_closed_form():
@@ -108,7 +108,7 @@ def test_tangents_are_no_worse_than_a_long_descent_on_a_curved_model():
     costs = {}
     for solver in ("auto", "gradient"):
         method = Wachter(
-            model, solver=solver, space=FeatureSpace.continuous(D), rounds=12, steps=300, lr=0.01
+            model, solver=solver, space=FeatureSpace.continuous(D), rounds=10, steps=200
         ).fit(train)
         result = method.explain(x, 1)
         assert result.found.all()
@@ -146,9 +146,10 @@ def test_linear_regression_reaches_the_value():
     x = train[:30]
     target = model.predict(x) + 0.1
     result = Wachter(model, space=FeatureSpace.continuous(D)).fit(train).explain(x, target)
-    reachable = model.weights.sum().item() + 0.2 >= target[:, 0]
+    reachable = model.weights.sum().item() + 0.2 >= target[:, 0] - 0.05
     assert np.array_equal(result.found[reachable], np.ones(reachable.sum(), dtype=bool))
-    assert np.abs(result.y_cfs - target)[result.found].max() <= 0.01 + 1e-5
+    near = model.weights.sum().item() + 0.2 >= target[:, 0]
+    assert np.abs(result.y_cfs - target)[near].max() <= 0.01 + 1e-5
 
 
 def test_several_outputs_equal_the_pseudo_inverse():
@@ -156,7 +157,7 @@ def test_several_outputs_equal_the_pseudo_inverse():
     space = FeatureSpace.continuous(D, -50.0, 50.0)
     x = np.random.default_rng(0).random((20, D)).astype(np.float32)
     target = model.predict(x) + np.array([0.02, 0.05, -0.03])
-    method = Wachter(model, distance="l2", eps=1e-4, space=space)
+    method = Wachter(model, distance="l2", eps=1e-4, tolerance=1e-3, space=space)
     result = method.explain(x, target)
     assert result.found.all()
     exact = (target - model.predict(x)) @ np.linalg.pinv(model.weights.numpy()).T
@@ -169,7 +170,7 @@ def test_several_outputs_l1_is_sparse_and_no_dearer():
     train = np.random.default_rng(0).random((100, D)).astype(np.float32)
     x, step = train[:20], np.array([0.03, 0.05])
     target = model.predict(x) + step
-    l1 = Wachter(model, space=space, eps=1e-3).fit(train)
+    l1 = Wachter(model, space=space, eps=1e-4, tolerance=1e-3).fit(train)
     result = l1.explain(x, target)
     cost = (np.abs(result.x_cfs - x) / l1.scale_.numpy()).sum(1)
     # The optimum of a linear program with two equations has two basic variables.
@@ -191,10 +192,13 @@ def test_unreachable_value_is_not_found():
 
 
 def test_squared_probability_is_the_same_problem():
-    model = linear(6)
-    train, x = rows(model, n=20)
+    steep = linear(6)
+    model = ToyModel(
+        steep.weights.numpy() / 4, steep.bias.numpy() / 4, Task.CLASSIFICATION
+    )
+    train, x = rows(model, n=15)
     space = FeatureSpace.continuous(D)
-    settings = {"solver": "gradient", "rounds": 14, "steps": 300, "lr": 0.01, "space": space}
+    settings = {"solver": "gradient", "rounds": 10, "steps": 200, "space": space}
     hinge = Wachter(model, **settings).fit(train)
     paper = Wachter(model, loss="squared_prob", **settings).fit(train)
     cost = [

@@ -79,7 +79,7 @@ class Programs:
         """Return the largest violation (p,) of half-spaces and ellipsoids, in relative units."""
         planes = (torch.einsum("phd,pd->ph", self.normals, x) - self.offsets).clamp(min=0)
         planes = planes / self.normals.norm(dim=-1).clamp(min=1e-12)
-        out = self.ellipsoids.own_mahalanobis(x, self.which)
+        out: Tensor = self.ellipsoids.own_mahalanobis(x, self.which)
         ball = (out / self.ellipsoids.radius[self.which].clamp(min=1e-12) - 1).clamp(min=0)
         return torch.maximum(ball, planes.amax(-1)) if planes.shape[1] else ball
 
@@ -131,7 +131,7 @@ def solve_programs(
     start: Tensor | None = None,
     tolerance: float = 1e-6,
     max_iter: int = 3000,
-    rho: float = 10.0,
+    rho: float | None = None,
     budget: Budget | None = None,
 ) -> Solution:
     """Solve all programs by consensus ADMM (Boyd et al., 2011), one copy per set.
@@ -139,7 +139,18 @@ def solve_programs(
     The box belongs to the copy with the objective: both are separable, so their joint proximal map
     is a clamp. Every program has its own step size, balanced by its residuals. Solved programs,
     and those whose multipliers prove that they are infeasible, leave the batch.
+
+    Args:
+        programs: what to solve.
+        start: (p, d) first points; the origins by default.
+        tolerance: of primal and dual residuals.
+        max_iter: iterations after which programs stay undecided.
+        rho: first penalty; by default 100 for L1 and 10 for L2, in units where features are of
+            order one.
+        budget: ends the search early.
     """
+    if rho is None:
+        rho = 100.0 if programs.norm == "l1" else 10.0
     x = (programs.origin if start is None else start).clone()
     status = torch.zeros(len(programs), dtype=torch.int8, device=x.device)
     rows = torch.arange(len(programs), device=x.device)

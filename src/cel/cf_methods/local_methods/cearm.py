@@ -26,7 +26,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     is `psi(z) exp(-rho |x' - x|)` with the potential `psi(z) = z^2 exp(-z^2)`, whose peak is at
     z = 1. The process models the *outputs*, not the utility: it is shared by all rows and targets,
     starts from training rows, and learns from every evaluation. Each round takes the points of
-    highest expected improvement of the utility (Gauss-Hermite nodes), and as many that exploit
+    highest expected improvement of the utility (by quadrature), and as many that exploit
     what is known. Once a point within `eps` of the target is known, the search is for nearer ones.
     Each row conditions on the `neighbours` nearest data: the whole process if there are no more.
 
@@ -36,7 +36,8 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
 
     Args:
         model: any predictor; only its outputs are used.
-        rho: weight of the distance; 0 gives the published comparison, which ignores distance.
+        rho: weight of the distance, held below what would keep rows from their goal; 0 gives the
+            published comparison, which ignores distance.
         rounds: largest number of rounds.
         batch: points evaluated per row and round.
         eps: |f(x') - y*| that counts as reached, in units of the range. Points within the larger

@@ -17,7 +17,9 @@ __all__ = ["Goal", "expected_gain", "outputs_of", "potential"]
 
 _TIE = 1e-3  # slope where the potential is flat
 _FLOOR = -10.0  # scores are modelled relative to the best one, no lower than this
-_NODES, _WEIGHTS = (torch.as_tensor(v) for v in np.polynomial.hermite.hermgauss(32))
+_NODES, _WEIGHTS = (torch.as_tensor(v) for v in np.polynomial.legendre.leggauss(16))
+_REACH = 6.0  # standard deviations beyond which nothing is counted
+_FAR, _HALVINGS = 30.0, 30
 
 
 def potential(z: Tensor) -> Tensor:
@@ -31,10 +33,41 @@ def potential(z: Tensor) -> Tensor:
 
 
 def expected_gain(mean: Tensor, sd: Tensor, level: Tensor) -> Tensor:
-    """Return `E max(potential(Z) - level, 0)` for Z ~ N(mean, sd^2), by Gauss-Hermite nodes."""
-    z = mean[..., None] + math.sqrt(2) * sd[..., None] * _NODES.to(mean)
+    """Return `E max(potential(Z) - level, 0)` for Z ~ N(mean, sd^2).
+
+    The gain lives where the potential exceeds the level, an interval around 1. Gauss-Legendre
+    nodes on that interval, as far as Z gets, see it however narrow it is; nodes that are fixed by
+    mean and sd (Gauss-Hermite) miss it when the level is high.
+    """
+    low, high = _above(level.detach())
+    left = torch.maximum(low, (mean - _REACH * sd).detach())
+    right = torch.minimum(high, (mean + _REACH * sd).detach())
+    half = ((right - left) / 2).clamp(min=0)
+    z = ((left + right) / 2)[..., None] + half[..., None] * _NODES.to(mean)
     gain = (potential(z) - level[..., None]).clamp(min=0)
-    return (gain * _WEIGHTS.to(mean)).sum(-1) / math.sqrt(math.pi)
+    density = torch.exp(-0.5 * ((z - mean[..., None]) / sd[..., None]).square())
+    total = (gain * density * _WEIGHTS.to(mean)).sum(-1) * half
+    return total / (sd * math.sqrt(2 * math.pi))
+
+
+def _above(level: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ends of the interval where the potential exceeds a level, by bisection.
+
+    Above the peak both ends are 1; at or below zero it is open to the right.
+    """
+    peak = torch.ones_like(level)
+    ends = []
+    for outer in (0.0, _FAR):
+        inside, outside = peak, torch.full_like(level, outer)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            enough = potential(middle) >= level
+            inside = torch.where(enough, middle, inside)
+            outside = torch.where(enough, outside, middle)
+        ends.append(inside)
+    open_ = level <= 0
+    below = (level / _TIE).clamp(max=0)
+    return torch.where(open_, below, ends[0]), torch.where(open_, torch.inf, ends[1])
 
 
 def outputs_of(model: ModelView, x: Tensor) -> Tensor:
@@ -86,6 +119,11 @@ class Goal:
             reach = margin - query.model.margin_of(start, target)
         return cls(query.model, start, target, reach.clamp(min=1e-6), eps, margin)
 
+    @property
+    def slack(self) -> Tensor:
+        """(n,) progress that may be missing at the end."""
+        return (self.eps if self.model.task is Task.REGRESSION else self.margin) / self.reach
+
     def select(self, rows: Tensor) -> Goal:
         """Return the goals of some rows."""
         names = ("start", "target", "reach")
@@ -116,8 +154,7 @@ class Goal:
 
         Doubt is kept above a quarter of the tolerance, so that the probability has a slope.
         """
-        slack = (self.eps if self.model.task is Task.REGRESSION else self.margin) / self.reach
-        slack = slack[:, None]
+        slack = self.slack[:, None]
         sd = torch.maximum(sd, slack / 4)
         enough = torch.special.ndtr((mean - 1 + slack) / sd)
         if self.model.task is Task.REGRESSION and self.start.shape[1] == 1:

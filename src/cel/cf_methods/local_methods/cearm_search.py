@@ -52,9 +52,15 @@ class _Search:
         ) / self.unit
         return delta.square().sum(-1).clamp(min=1e-18).sqrt()
 
-    def nearness(self, distance: Tensor) -> Tensor:
-        """Return the factor by which distance lowers the utility."""
-        return torch.exp(-self.settings.rho * distance)
+    def nearness(self, distance: Tensor, rows: Tensor) -> Tensor:
+        """Return the factor by which distances (a, c) lower the utility.
+
+        Around its peak the potential falls as exp(-2 (z - 1)^2), so that a weight rho moves the
+        best z by rho / 4 per unit of distance. The weight is held so low that the goal stays
+        within reach.
+        """
+        rho = (4 * self.goal.slack[rows]).clamp(max=self.settings.rho)
+        return torch.exp(-rho[:, None] * distance)
 
     def promise(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
         """Return what points (a, c, d) promise, shape (a, c).
@@ -67,7 +73,7 @@ class _Search:
         goal = self.goal.select(rows)
         mean, sd = goal.progress(*posterior(x))
         distance = self.distance(x, rows)
-        near = self.nearness(distance)
+        near = self.nearness(distance, rows)
         if bold:
             gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
         else:
@@ -89,7 +95,7 @@ class _Search:
         goal = self.goal.select(rows)
         progress, _ = goal.progress(y, torch.zeros_like(y))
         distance = self.distance(x, rows)
-        utility = potential(progress) * self.nearness(distance)
+        utility = potential(progress) * self.nearness(distance, rows)
         self.best.update(rows, x, utility, goal.error(y), distance, goal)
         return flat, outputs
 
@@ -99,7 +105,7 @@ class _Search:
         y = process.y[None].expand(len(rows), -1, -1)
         progress, _ = goal.progress(y, torch.zeros_like(y))
         a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
-        value = potential(progress) * self.nearness(torch.cdist(a, b))
+        value = potential(progress) * self.nearness(torch.cdist(a, b), rows)
         top = value.topk(min(self.settings.batch, len(process.x)), dim=1).indices
         return self.snapped(process.x[top].to(self.query.x), rows)
 

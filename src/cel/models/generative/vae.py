@@ -13,13 +13,14 @@ from cel.models.base import GenerativePytorchMixin, Options
 from cel.models.generative._checks import check_settings
 from cel.models.generative.vae_net import VAENet
 from cel.models.inputs import FitRows
-from cel.models.schedule import FLOW_PRESETS
+from cel.models.schedule import FLOW_PRESETS, Schedule
 from cel.space import FeatureSpace
 
 __all__ = ["VAE"]
 
-SMALL_STEPS = {
-    name: preset.override(batch_size=128, lr=2e-3) for name, preset in FLOW_PRESETS.items()
+PRESETS = {
+    "paper": FLOW_PRESETS["paper"].override(batch_size=128, lr=1e-3),
+    "default": Schedule(epochs=200, patience=20, batch_size=128, lr=2e-3, clip=5.0),
 }
 
 
@@ -49,7 +50,7 @@ class VAE(GenerativePytorchMixin):
     """
 
     name = "vae"
-    presets = SMALL_STEPS
+    presets = PRESETS
     _test_params: ClassVar[Mapping[str, Any]] = {"conditional": True}
 
     def __init__(
