@@ -1,17 +1,12 @@
-"""CEGP against exact solvers, scikit-learn's trees and counts by hand."""
-
-import itertools
+"""CEGP against exact solvers; prototypes come from scikit-learn's tree."""
 
 import cvxpy
 import numpy as np
 import pytest
-import torch
 from sklearn.neighbors import KDTree
 
-from cel.cf_methods.local_methods.category_distances import abdm, category_distances, mvdm
 from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cem import CEM
-from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.protocols import Task
 from cel.space import Feature, FeatureSpace
 from cel.testing.problems import ToyModel
@@ -62,14 +57,6 @@ def test_whole_objective_is_the_conic_optimum(bend, theta, case, check):
     check.optimal(cost(x), cost(problem.optimum(cone)), 0.01)
 
 
-@pytest.mark.parametrize("bend", [0.0, 0.2])
-@pytest.mark.parametrize("rank", ["distance", "objective"])
-def test_without_prototypes_it_is_cem(bend, rank, case, check):
-    problem = case(bend)
-    ours = problem.answers(CEGP, theta=0.0, beta=BETA, rank=rank)
-    check.equal(ours, problem.answers(CEM, beta=BETA), 1e-3)
-
-
 def test_guided_answers_lie_on_the_boundary_beyond_cem(case, check):
     """The default stops where the way enters the class: no nearer than the nearest point."""
     problem = case()
@@ -79,36 +66,6 @@ def test_guided_answers_lie_on_the_boundary_beyond_cem(case, check):
     ratio = elastic(x - problem.x) / best
     assert ratio.min() > 0.999
     assert ratio.max() > 1.05  # the prototype does lead elsewhere
-
-
-@pytest.mark.parametrize("rank", ["distance", "objective"])
-def test_distance_to_the_target_class_falls_with_theta(rank, case):
-    problem = case(0.2)
-    p, distances = prototypes(problem), []
-    for theta in (0.0, 1.0, 20.0):
-        x = problem.answers(CEGP, theta=theta, beta=BETA, rank=rank)
-        distances.append(np.linalg.norm(x - p, axis=1).mean())
-    assert distances[0] > distances[1] > distances[2]
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_prototypes_are_those_of_a_kd_tree(k, case):
-    problem = case(n=20)
-    labels = problem.model.predict(problem.train)
-    target = np.arange(20) % 2
-    category = torch.zeros(6, 6)
-    numeric = torch.ones(6, dtype=torch.bool)
-    x, pool = torch.as_tensor(problem.x), torch.as_tensor(problem.train)
-    given = torch.as_tensor(target), pool, torch.as_tensor(labels)
-    ours = nearest_rows(x, *given, numeric, category, k)
-    means = encoded_prototypes(x, *given, k)
-    for position in (0, 1):
-        peers, rows = problem.train[labels == position], target == position
-        index = KDTree(peers).query(problem.x[rows], k)[1]
-        np.testing.assert_array_equal(ours[rows], peers[index])
-        np.testing.assert_allclose(means[rows], peers[index].mean(1), atol=1e-6)
-    everyone = encoded_prototypes(x, *given, None)
-    np.testing.assert_allclose(everyone[0], problem.train[labels == 0].mean(0), atol=1e-5)
 
 
 def test_kth_prototype_guides_the_method(case, check):
@@ -121,6 +78,7 @@ def test_kth_prototype_guides_the_method(case, check):
 
 # -- categories ------------------------------------------------------------------------------
 
+BIAS = -2.25  # with colour r no numbers suffice
 COLOUR = Feature(name="colour", kind="categorical", columns=(2, 3, 4), categories=("r", "g", "b"))
 SPACE = FeatureSpace((Feature(name="a", columns=(0,)), Feature(name="b", columns=(1,)), COLOUR))
 
@@ -132,51 +90,29 @@ def mixed_rows(n=200, seed=0):
     return np.column_stack([numbers, np.eye(3)[colour]]).astype(np.float32)
 
 
-def test_mvdm_by_hand():
-    """r: classes (0, 0, 1), g: (1), b: (0, 1): shares 2/3 1/3, 0 1, 1/2 1/2."""
-    colour, y = np.array([0, 0, 0, 1, 2, 2]), torch.tensor([0, 0, 1, 1, 0, 1])
-    x = torch.as_tensor(np.column_stack([np.zeros((6, 2)), np.eye(3)[colour]]))
-    exact = np.array([[0, 4 / 3, 1 / 3], [4 / 3, 0, 1], [1 / 3, 1, 0]])
-    np.testing.assert_allclose(mvdm(x, y, SPACE)[0], exact, atol=1e-12)
-    whole = category_distances("mvdm", x, y, SPACE).numpy()
-    np.testing.assert_allclose(whole[2:, 2:], exact / exact.max(), atol=1e-12)
-    assert not whole[:2].any()
-
-
-def test_abdm_is_the_sum_of_symmetric_divergences():
-    x = mixed_rows()
-    colour, exact = x[:, 2:].argmax(1), np.zeros((3, 3))
-    for column in (0, 1):
-        cut = np.quantile(x[:, column].astype(np.float64), [0.25, 0.5, 0.75])
-        bins = np.searchsorted(cut, x[:, column].astype(np.float64))
-        counts = [np.bincount(bins[colour == c], minlength=4) + 0.5 for c in range(3)]
-        p = [c / c.sum() for c in counts]
-        for i, j in itertools.permutations(range(3), 2):
-            exact[i, j] += (p[i] * np.log(p[i] / p[j]) + p[j] * np.log(p[j] / p[i])).sum()
-    np.testing.assert_allclose(abdm(torch.as_tensor(x).double(), SPACE)[0], exact, rtol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["abdm", "mvdm", "hamming"])
 def test_three_levels_stay_one_hot_and_are_chosen_as_by_exhaustion(kind, check):
     w = np.array([[0] * 5, [2.0, -1.5, 0.0, 1.2, 0.4]], dtype=np.float32)
-    model = ToyModel(w, np.array([0, -1.2], dtype=np.float32), Task.CLASSIFICATION)
+    model = ToyModel(w, np.array([0, BIAS], dtype=np.float32), Task.CLASSIFICATION)
     train = mixed_rows()
     x = mixed_rows(60, seed=1)
-    x = x[model.predict(x) == 0][:20]
+    x = x[x @ w[1] + BIAS < -0.2][:20]
     method = CEGP(model, space=SPACE, theta=0.0, beta=BETA, category_distance=kind).fit(train)
     ours = check.found(method.explain(x, target=1))
     assert set(map(tuple, ours[:, 2:])) <= set(map(tuple, np.eye(3)))
     assert (ours[:, 2:].argmax(1) != x[:, 2:].argmax(1)).any()
     apart = method.distances_.numpy().astype(np.float64)[2:, 2:]
     best = np.min([_with_level(w[1], x, level, apart) for level in range(3)], axis=0)
-    check.optimal(_mixed_cost(ours, x, apart), best, 0.02)
+    check.optimal(_mixed_cost(ours, x, apart), best, 0.01)
 
 
 def _with_level(w, x, level, apart):
     z, row = cvxpy.Variable((len(x), 2)), x[:, :2]
-    gain = float(w[2 + level]) - 1.2
+    gain = float(w[2 + level]) + BIAS
     cone = BETA * cvxpy.sum(cvxpy.abs(z - row)) + cvxpy.sum_squares(z - row)
     rules = [z >= 0, z <= 1, z @ w[:2].astype(np.float64) + gain >= 1e-4]
+    if w[:2].clip(min=0).sum() + gain < 1e-4:
+        return np.full(len(x), np.inf)
     cvxpy.Problem(cvxpy.Minimize(cone), rules).solve(solver=cvxpy.CLARABEL)
     ours = np.column_stack([z.value, np.tile(np.eye(3)[level], (len(x), 1))])
     return _mixed_cost(ours, x, apart)

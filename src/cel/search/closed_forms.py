@@ -80,7 +80,7 @@ def nearest_elastic(
 
     def offset(price: Tensor) -> Tensor:
         shrunk = soft_threshold(price[:, None] * w + shift, weight) / scale
-        return torch.minimum(torch.maximum(shrunk, lower), upper)
+        return _clip(shrunk, lower, upper)
 
     low, high, ahead = _along(w, lower, upper, shift)
     rise = (scale * low.clamp(min=0) + weight, scale * high.clamp(min=0) + weight)
@@ -112,7 +112,7 @@ def nearest_l1(
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
     w = _drop_negligible(w)
     unit = torch.as_tensor(scale, dtype=w.dtype, device=w.device).expand_as(w)
-    base = torch.minimum(torch.maximum(torch.zeros_like(w), lower), upper)
+    base = _clip(torch.zeros_like(w), lower, upper)
     room = torch.where(w > 0, upper - base, base - lower).nan_to_num(posinf=1e12)
     gain = w.abs() * room
     order = (w.abs() * unit).argsort(dim=1, descending=True, stable=True)
@@ -130,7 +130,7 @@ def nearest_l1(
 
 
 def nearest_l2_all(
-    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 4
+    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 20
 ) -> Nearest:
     """Minimise `|delta|^2` under several half-spaces at once, `w_c . delta >= gap_c`.
 
@@ -156,27 +156,40 @@ def nearest_l2_all(
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
     w = torch.stack([_drop_negligible(w[:, c]) for c in range(w.shape[1])], 1)
     price, cap = torch.zeros_like(gap), torch.full_like(gap, torch.inf)
-
-    def offset(total: Tensor) -> Tensor:
-        return torch.minimum(torch.maximum(total / 2, lower), upper)
-
-    for _ in range(sweeps):
-        before = price.clone()
-        for c in range(w.shape[1]):
-            v = w[:, c]
-            rest = (price[:, :, None] * w).sum(1) - price[:, c, None] * v
-            low, high, ahead = _along(v, lower, upper, rest)
-            starts, ends = _as_price(2 * low - ahead, v), _as_price(2 * high - ahead, v)
-            need = gap[:, c] - (v * offset(rest)).sum(1)
-            best = _price_of(starts, ends, v.square() / 2, need)
-            price[:, c] = torch.minimum(best, cap[:, c])
-        cap = torch.minimum(cap, LARGEST_RISE * price.amax(1, keepdim=True))
-        if bool(((price - before).abs() <= 1e-4 * before.abs() + 1e-9).all()):
+    at = torch.arange(len(gap), device=gap.device)
+    for sweep in range(sweeps):
+        new = _sweep(w[at], gap[at], lower[at], upper[at], price[at], cap[at])
+        settled = ((new - price[at]).abs() <= 1e-4 * new.abs() + 1e-9).all(1)
+        price[at] = new
+        if sweep == 0:
+            cap = LARGEST_RISE * price.amax(1, keepdim=True).expand_as(price)
+        at = at[~settled]
+        if not len(at):
             break
-    delta = offset((price[:, :, None] * w).sum(1))
+    delta = _clip((price[:, :, None] * w).sum(1) / 2, lower, upper)
     reached = torch.einsum("ncd,nd->nc", w, delta)
     feasible = (reached >= gap - 1e-3 * (1 + gap.abs())).all(1)
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
+
+
+def _sweep(
+    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, price: Tensor, cap: Tensor
+) -> Tensor:
+    """Return prices (n, c) after each was set to its best value, the others held."""
+    price = price.clone()
+    for c in range(w.shape[1]):
+        v = w[:, c]
+        rest = (price[:, :, None] * w).sum(1) - price[:, c, None] * v
+        low, high, ahead = _along(v, lower, upper, rest)
+        starts, ends = _as_price(2 * low - ahead, v), _as_price(2 * high - ahead, v)
+        need = gap[:, c] - (v * _clip(rest / 2, lower, upper)).sum(1)
+        best = _price_of(starts, ends, v.square() / 2, need)
+        price[:, c] = torch.minimum(best, cap[:, c])
+    return price
+
+
+def _clip(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(x, lower), upper)
 
 
 def _along(
