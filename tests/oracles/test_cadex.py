@@ -18,7 +18,9 @@ def linear(seed=0, d=D, zero=()):
     rng = np.random.default_rng(seed)
     w = np.stack([np.zeros(d), rng.normal(size=d) * 1.5]).astype(np.float32)
     w[1, list(zero)] = 0.0
-    return ToyModel(w, np.array([0.0, -w[1].sum() / 2 - 0.5], dtype=np.float32), Task.CLASSIFICATION)
+    return ToyModel(
+        w, np.array([0.0, -w[1].sum() / 2 - 0.5], dtype=np.float32), Task.CLASSIFICATION
+    )
 
 
 def rows(model, n=30, seed=1, d=D):
@@ -98,7 +100,9 @@ def test_directions_hold_and_do_not_waste_the_mask():
     weights = model.weights[1].numpy()
     best = int(np.abs(weights).argmax())
     wrong = "down" if weights[best] > 0 else "up"
-    space = FeatureSpace.continuous(D, -9.0, 9.0).with_changes(**{f"x{best}": {"direction": wrong}})
+    space = FeatureSpace.continuous(D, -9.0, 9.0).with_changes(
+        **{f"x{best}": {"direction": wrong}}
+    )
     result = CADEX(model, n_changed=1, space=space).explain(x, 1)
     assert result.found.all()
     assert (result.x_cfs[:, best] == x[:, best]).all()
@@ -117,9 +121,9 @@ MIXED = FeatureSpace(
 def mixed_rows(n=80):
     rng = np.random.default_rng(0)
     c = np.eye(3)[rng.integers(0, 3, n)]
-    return np.column_stack(
-        [rng.random(n), rng.integers(0, 11, n) / 10, c, np.ones(n)]
-    ).astype(np.float32)
+    return np.column_stack([rng.random(n), rng.integers(0, 11, n) / 10, c, np.ones(n)]).astype(
+        np.float32
+    )
 
 
 def mixed_model(c=(-2.0, 0.5, 2.0)):

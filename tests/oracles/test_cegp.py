@@ -87,9 +87,7 @@ def test_theta_zero_is_cem_without_its_move_set(bend):
     a = CEGP(model, theta=0.0, beta=0.1, space=SPACE).fit(train).explain(x, 1)
     b = CEM(model, beta=0.1, space=SPACE).explain(x, 1)
     assert np.array_equal(a.found, b.found)
-    cost = [
-        0.1 * np.abs(r.x_cfs - x).sum(1) + ((r.x_cfs - x) ** 2).sum(1) for r in (a, b)
-    ]
+    cost = [0.1 * np.abs(r.x_cfs - x).sum(1) + ((r.x_cfs - x) ** 2).sum(1) for r in (a, b)]
     np.testing.assert_allclose(cost[0], cost[1], rtol=5e-3, atol=1e-5)
 
 
@@ -126,7 +124,9 @@ def test_theta_draws_answers_to_rows_of_the_class(prototypes):
     train = rng.random((400, D)).astype(np.float32)
     peers = train[model.predict(train) == 1]
     centre = peers[:1]
-    train = np.concatenate([train[model.predict(train) == 0], centre + 0.02 * rng.normal(size=(60, D))])
+    train = np.concatenate(
+        [train[model.predict(train) == 0], centre + 0.02 * rng.normal(size=(60, D))]
+    )
     train = train.clip(0, 1).astype(np.float32)
     x = train[model.predict(train) == 0][:40]
     distance = []

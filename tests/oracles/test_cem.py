@@ -115,9 +115,10 @@ def test_negatives_move_away_from_no_information(bend):
     before, after = np.abs(x - b)[found], np.abs(result.x_cfs - b)[found]
     moved = np.abs(result.x_cfs - x)[found] > 1e-6
     assert (after >= before - 1e-6)[moved].all()
-    assert objective(result.x_cfs, x)[found].mean() >= objective(
-        CEM(model, space=SPACE).explain(x, 1).x_cfs, x
-    )[found].mean() - 1e-6
+    assert (
+        objective(result.x_cfs, x)[found].mean()
+        >= objective(CEM(model, space=SPACE).explain(x, 1).x_cfs, x)[found].mean() - 1e-6
+    )
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.2])

@@ -150,7 +150,7 @@ def test_plausible_training_rows_guarantee_an_answer():
     train[:30, 0], train[30:, 0] = -1.0, 2.0
     train += 0.05 * rng.normal(size=train.shape).astype(np.float32)
     x = train[:10] - 0.2
-    method, result = explain(model, TwoIslands(), train, x)
+    _, result = explain(model, TwoIslands(), train, x)
     assert result.found.all()
     _, descent = explain(model, TwoIslands(), train, x, solver="gradient", rounds=1)
     assert not descent.found.any()
@@ -186,7 +186,9 @@ def test_mixed_rows_keep_both_promises():
         def log_prob(self, x, context=None):
             sign = 2.0 * context.to(x.dtype) - 1
             numbers = -0.5 * (x[:, :2] - 0.7 * sign[:, None]).square().sum(1) / 0.25
-            p = torch.where(context[:, None] == 1, torch.tensor([0.15, 0.85]), torch.tensor([0.85, 0.15]))
+            p = torch.where(
+                context[:, None] == 1, torch.tensor([0.15, 0.85]), torch.tensor([0.85, 0.15])
+            )
             return numbers + (x[:, 2:] * p.log()).sum(1)
 
     x = train[model.predict(train) == 0][:30]

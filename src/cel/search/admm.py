@@ -79,7 +79,7 @@ class Programs:
         """Return the largest violation (p,) of half-spaces and ellipsoids, in relative units."""
         planes = (torch.einsum("phd,pd->ph", self.normals, x) - self.offsets).clamp(min=0)
         planes = planes / self.normals.norm(dim=-1).clamp(min=1e-12)
-        out: Tensor = self.ellipsoids.own_mahalanobis(x, self.which)
+        out = self.ellipsoids.own_mahalanobis(x, self.which)
         ball = (out / self.ellipsoids.radius[self.which].clamp(min=1e-12) - 1).clamp(min=0)
         return torch.maximum(ball, planes.amax(-1)) if planes.shape[1] else ball
 
@@ -96,7 +96,8 @@ class Programs:
         planes = (push * self.offsets).sum(-1)
         value = planes + self.ellipsoids.support(pull, self.which) + box
         size = (push * self.normals.norm(dim=-1)).sum(-1) + pull.norm(dim=-1)
-        return (value < -1e-9 * size) & (size > 0)
+        proved: Tensor = (value < -1e-9 * size) & (size > 0)
+        return proved
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from cel.search.streams import RowStreams
 __all__ = ["grow_shells"]
 
 Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(points (a, s, q), row numbers (a,)) -> (points as seen (a, s, d), costs (a, s), inf: refused)."""
+"""(points (a, s, q), row numbers (a,)) -> (points as seen (a, s, d), costs (a, s); inf: no)."""
 
 CHUNK_VALUES = 2**17  # numbers drawn at a time: small enough for the cache
 _DRAWS = 3  # draws of a stream used by one shell: two for a normal, one for the radius

@@ -125,8 +125,9 @@ def _pool(parts: list[Edits], which: np.ndarray, rows: Tensor, problem: Problem)
     chosen = [p.select(torch.as_tensor(which)) for p in parts]
     chosen += [mean_action(c, problem.space) for c in chosen]
     if bool(problem.hit.any()):
-        ends = centroid(rows, problem.space), centroid(problem.train.x[problem.hit], problem.space)
-        chosen.append(extract(*(e[None] for e in ends), problem.space, problem.price))
+        start = centroid(rows, problem.space)
+        end = centroid(problem.train.x[problem.hit], problem.space)
+        chosen.append(extract(start[None], end[None], problem.space, problem.price))
     return unique_edits(join_edits(chosen))
 
 

@@ -42,8 +42,9 @@ def solve_exactly(programs: Programs, budget: Budget | None = None) -> Solution:
 
 
 def _compile(programs: Programs) -> tuple[Any, dict[str, Any], Any]:
-    import cvxpy as cp
+    import cvxpy
 
+    cp: Any = cvxpy  # its functions are re-exported in a way that type checkers miss
     d, h = programs.origin.shape[1], programs.normals.shape[1]
     x = cp.Variable(d)
     p = {

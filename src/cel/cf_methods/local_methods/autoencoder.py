@@ -33,8 +33,10 @@ class LinearAutoencoder:
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the codes (n, width) of rows (n, d)."""
-        return (x - self.mean.to(x)) @ self.directions.to(x)
+        codes: Tensor = (x - self.mean.to(x)) @ self.directions.to(x)
+        return codes
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the reconstructions of rows (n, d)."""
-        return self.mean.to(x) + self.encode(x) @ self.directions.to(x).T
+        rebuilt: Tensor = self.mean.to(x) + self.encode(x) @ self.directions.to(x).T
+        return rebuilt

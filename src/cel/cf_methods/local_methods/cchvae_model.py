@@ -115,7 +115,8 @@ class RowAutoencoder:
         log_lik = -(0.5 * error.square() + width.log()).sum(-1)
         for block in self.blocks:
             log_lik = log_lik + (out[:, block].log_softmax(-1) * given[:, block]).sum(-1)
-        return (kl_weight * kl - log_lik).mean()
+        loss: Tensor = (kl_weight * kl - log_lik).mean()
+        return loss
 
 
 def _mlp(widths: tuple[int, ...]) -> nn.Sequential:

@@ -119,7 +119,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         best, process, used = optimise(query, goal, self.process_, settings)
         if self.memory:
             self.process_ = process
-        x = self._nearer(query, goal, best.answer)
+        x = self._nearer(query, goal, best.answer) if self.rho else best.answer
         fallback, ok = query.accept(torch.nan_to_num(best.closest, nan=0.0), query.rows())
         usable = x[:, 0].isnan() & ok & best.error.isfinite()
         x = torch.where(usable[:, None], fallback, x)

@@ -156,9 +156,9 @@ class Goal:
         """
         slack = self.slack[:, None]
         sd = torch.maximum(sd, slack / 4)
-        enough = torch.special.ndtr((mean - 1 + slack) / sd)
+        enough: Tensor = torch.special.ndtr((mean - 1 + slack) / sd)
         if self.model.task is Task.REGRESSION and self.start.shape[1] == 1:
-            return enough - torch.special.ndtr((mean - 1 - slack) / sd)
+            enough = enough - torch.special.ndtr((mean - 1 - slack) / sd)
         return enough
 
     def error(self, outputs: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ def optimise(
 
     A round proposes points for every active row, asks the model about all of them together, and
     gives the answers to the one process. A row ends when it has an answer and `patience` rounds
-    brought none that is nearer by a hundredth.
+    brought none that is nearer by a hundredth; with rho = 0, at its first answer.
     """
     lay = query.region.layout
     width = torch.where(lay.numeric, lay.upper - lay.lower, torch.full_like(lay.upper, 2.0**0.5))
@@ -203,9 +203,11 @@ def optimise(
             else:
                 points = search.propose(process, part, number)
             new.append(search.evaluate(points, part))
-        process = process.extended(
-            *(torch.cat(t) for t in zip(*new, strict=True)), settings.max_data
-        )
+        x, outputs = (torch.cat(t) for t in zip(*new, strict=True))
+        process = process.extended(x, outputs, settings.max_data)
         used[rows] = number
-        rows = rows[search.best.stale[rows] < settings.patience]
+        going = search.best.stale[rows] < settings.patience
+        if settings.rho == 0:
+            going = ~search.best.distance[rows].isfinite()
+        rows = rows[going]
     return search.best, process, used

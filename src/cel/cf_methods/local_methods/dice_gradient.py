@@ -48,7 +48,8 @@ def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
         upper = torch.triu_indices(k, k, 1, device=x.device)
         return 1 - near[:, upper[0], upper[1]].mean(-1)
     kernel = near + _JITTER * torch.eye(k, dtype=x.dtype, device=x.device)
-    return torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
+    value: Tensor = torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
+    return value
 
 
 @dataclass(frozen=True, eq=False)

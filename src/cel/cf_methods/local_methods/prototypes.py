@@ -43,7 +43,7 @@ def nearest_rows(
     """
     out = torch.full((len(x), count, x.shape[1]), torch.nan, dtype=x.dtype, device=x.device)
     pool, labels = pool.to(x), labels.to(x.device)
-    for position in target.unique().tolist():
+    for position in torch.unique(target).tolist():
         peers = pool[labels == position]
         rows = (target == position).nonzero()[:, 0]
         if not len(peers):
@@ -69,7 +69,7 @@ def encoded_prototypes(
         k: neighbours per prototype.
     """
     out = torch.full_like(codes, torch.nan)
-    for position in target.unique().tolist():
+    for position in torch.unique(target).tolist():
         peers = pool[labels == position]
         rows = (target == position).nonzero()[:, 0]
         if not len(peers):

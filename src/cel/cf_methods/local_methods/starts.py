@@ -32,7 +32,7 @@ def other_starts(query: Query, train: TrainRows | None, count: int) -> Tensor:
         _, index = nearest(query.target, train.y.to(query.x), count)
         starts[:, : index.shape[1]] = pool[index]
         return starts
-    for position in query.target.unique().tolist():
+    for position in torch.unique(query.target).tolist():
         rows = (query.target == position).nonzero()[:, 0]
         peers = pool[train.y.to(query.x.device) == position]
         if len(peers):
