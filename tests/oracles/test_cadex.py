@@ -183,8 +183,8 @@ def test_a_category_that_was_left_is_not_taken_again():
 
 def test_rows_alone_equal_rows_in_a_batch():
     model, x = mixed_model(), mixed_rows()
-    x = x[model.predict(x) == 0][:12]
-    method = CADEX(model, space=MIXED)
+    x = x[model.predict(x) == 0][:8]
+    method = CADEX(model, space=MIXED, lr=0.01, max_iter=200)
     together = method.explain(x, 1)
     alone = np.concatenate([method.explain(row[None], 1).x_cfs for row in x])
     np.testing.assert_allclose(together.x_cfs, alone, atol=1e-4)
@@ -194,7 +194,8 @@ def test_sets_hold_one_answer_per_setting_and_the_first_choice_is_sparsest():
     model = linear(6)
     x = rows(model)
     space = FeatureSpace.continuous(D)
-    result = CADEX(model, n_changed=(1, 2, 4), n_skip=(0, 1), space=space).explain(x, 1)
+    method = CADEX(model, n_changed=(1, 2, 4), n_skip=(0, 1), lr=0.01, max_iter=150, space=space)
+    result = method.explain(x, 1)
     assert result.x_sets.shape == (len(x), 6, D)
     changed = (np.abs(result.x_sets - x[:, None]) > 1e-6).sum(-1).astype(float)
     changed[np.isnan(result.x_sets).any(-1)] = np.inf

@@ -63,35 +63,16 @@ def test_the_potential_peaks_where_the_target_is():
 
 @pytest.mark.parametrize("mean", [-0.5, 0.2, 0.6, 1.0, 1.5, 2.5])
 @pytest.mark.parametrize("sd", [0.05, 0.3, 0.8])
-def test_expected_improvement_is_within_one_percent_of_the_peak(mean, sd):
+def test_expected_improvement_equals_the_integral_and_monte_carlo(mean, sd):
+    """Also for a level just below the peak, where only a narrow window of z is an improvement."""
     draws = torch.as_tensor(mean + sd * np.random.default_rng(0).normal(size=200_000))
     for level in (0.0, 0.1, 0.3, 0.36):
         args = (torch.tensor(v, dtype=torch.float64) for v in (mean, sd, level))
         value = float(expected_gain(*args))
-        exact = exact_gain(mean, sd, level)
-        monte_carlo = float((potential(draws) - level).clamp(min=0).mean())
-        assert monte_carlo == pytest.approx(exact, abs=0.005 * PEAK)
-        assert value == pytest.approx(monte_carlo, abs=0.01 * PEAK)
-        assert value == pytest.approx(exact, abs=0.008 * PEAK)
-
-
-@pytest.mark.parametrize("mean", [0.2, 0.6, 1.0, 1.5, 2.5])
-@pytest.mark.parametrize("sd", [0.05, 0.1, 0.3, 0.8])
-def test_expected_improvement_over_nothing_is_within_one_percent(mean, sd):
-    args = (torch.tensor(v, dtype=torch.float64) for v in (mean, sd, 0.0))
-    assert float(expected_gain(*args)) == pytest.approx(exact_gain(mean, sd, 0.0), rel=0.01)
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="32 fixed nodes straddle the narrow window where psi exceeds a high incumbent: "
-    "the gain is off by up to 15 %, and exactly 0 for level .36 and sd .8",
-)
-def test_expected_improvement_over_a_good_incumbent_is_within_one_percent():
-    cases = [(m, sd, level) for m in (0.6, 1.0, 1.5) for sd in (0.3, 0.8) for level in (0.3, 0.36)]
-    mean, sd, level = (torch.tensor(v, dtype=torch.float64) for v in zip(*cases, strict=True))
-    exact = [exact_gain(*case) for case in cases]
-    np.testing.assert_allclose(expected_gain(mean, sd, level).numpy(), exact, rtol=0.01)
+        assert value == pytest.approx(exact_gain(mean, sd, level), rel=0.01, abs=1e-7)
+        gain = (potential(draws) - level).clamp(min=0)
+        noise = 4 * float(gain.std()) / len(draws) ** 0.5
+        assert value == pytest.approx(float(gain.mean()), rel=0.01, abs=noise + 1e-7)
 
 
 def test_the_posterior_equals_that_of_scikit_learn():
@@ -164,18 +145,11 @@ def mean_distance(rho):
     return np.linalg.norm(result.x_cfs - x, axis=1).mean()
 
 
-def test_a_weight_on_distance_brings_answers_nearer():
-    without, some = mean_distance(0.0), mean_distance(0.1)
+def test_more_weight_on_distance_brings_answers_nearer():
+    """Once there is an answer all weights but zero ask for the nearest, hence the slack."""
+    without, some, much = (mean_distance(rho) for rho in (0.0, 0.1, 2.0))
     assert some < 0.8 * without
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="a large rho moves the peak of the utility short of the target: rows never come within "
-    "eps and fall back on the point of least error, however far (.44 at rho 2, .34 at rho .1)",
-)
-def test_even_more_weight_on_distance_does_not_drive_answers_away():
-    assert mean_distance(2.0) <= 1.05 * mean_distance(0.1)
+    assert much <= 1.05 * some
 
 
 def test_a_constant_model_has_no_answers():

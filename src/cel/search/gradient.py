@@ -118,7 +118,8 @@ class _Live:
         """Count the steps since the loss fell by more than a relative 1e-3."""
         fell = loss < self.lowest - 1e-3 * self.lowest.abs().nan_to_num(posinf=0.0)
         self.idle = torch.where(fell, torch.zeros_like(self.idle), self.idle + 1)
-        self.lowest = torch.minimum(self.lowest, loss)
+        # Measured from the last real improvement: many small steps add up to one.
+        self.lowest = torch.where(fell, loss, self.lowest)
 
     def offer(self, best: Found, accept: Accept, cost: RowFunction) -> Tensor:
         """Offer the iterates of rows that have not ended; return positions of improved rows.

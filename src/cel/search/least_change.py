@@ -55,6 +55,7 @@ def least_change_search(
     is the Euclidean distance; with D = scale |delta| of the step before it tends to the weighted
     L1 distance `sum(|delta| / scale)` (FOCUSS; Gorodnitsky and Rao, 1997). Columns that hit a
     bound are fixed there and the rest is solved again; steps that make outputs worse are halved.
+    The last third of the steps corrects from where a row stands instead of from the centre.
 
     Args:
         outputs: what the model says.
@@ -74,11 +75,13 @@ def least_change_search(
     value, jacobian = row_jacobian(outputs, x, rows)
     miss = (value - target).abs().amax(1)
     weight = torch.ones_like(center) if scale is None else scale.expand_as(center)
-    for step in range(steps):
+    for step in range(steps + steps // 2):
         if not len(center) or (budget is not None and budget.expired):
             break
-        gap = target - value + torch.einsum("amd,ad->am", jacobian, x - center)
-        goal = center + _solve(jacobian, gap, weight, lower - center, upper - center)
+        base = center if step < steps else x
+        share = torch.ones_like(share) if step == steps else share
+        gap = target - value + torch.einsum("amd,ad->am", jacobian, x - base)
+        goal = base + _solve(jacobian, gap, weight, lower - base, upper - base)
         trial = x + share * (goal - x)
         value_new, jacobian_new = row_jacobian(outputs, trial, rows)
         best.offer(trial, rows, accept, cost)

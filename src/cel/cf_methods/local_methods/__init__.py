@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
+from cel.cf_methods.local_methods.artelt import Artelt
+from cel.cf_methods.local_methods.cadex import CADEX
+from cel.cf_methods.local_methods.cchvae import CCHVAE
+from cel.cf_methods.local_methods.cearm import CEARM
+from cel.cf_methods.local_methods.cegp import CEGP
+from cel.cf_methods.local_methods.cem import CEM
+from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.ppcef import PPCEF
+from cel.cf_methods.local_methods.sace import SACE
+from cel.cf_methods.local_methods.wachter import Wachter
 
 __all__ = ["CADEX", "CCHVAE", "CEARM", "CEGP", "CEM", "PPCEF", "SACE", "Artelt", "DiCE", "Wachter"]
-
-for _name in __all__:
-    _path = f"{__name__}.{_name.lower()}"
-    if find_spec(_path) is not None:
-        globals()[_name] = getattr(import_module(_path), _name)

@@ -31,10 +31,10 @@ class CADEX(LocalMixin, BaseCounterfactualMethod):
     Closeness comes from stopping early, not from a distance term. Only the `n_changed` features
     with the largest first gradient move (a one-hot block is one feature, and only a category that
     would help to switch on counts), after the `n_skip` largest have been left out. A category is
-    switched once another one has risen above `tau_cat`; a category that was left is not taken
-    again, so that blocks cannot swing. The last stretch is bisected between the last point before
-    and the first point past the boundary, so that the step size decides the speed and not the
-    answer.
+    switched once another one, which helps more, has risen above `tau_cat`; a category that was
+    left is not taken again, so that blocks cannot swing. The last stretch is bisected between the
+    last point before and the first point past the boundary, so that the step size decides the
+    speed and not the answer.
 
     Args:
         model: any classifier with gradients.

@@ -52,17 +52,23 @@ class Walk:
         moved = self.adam.step(state, x, grad, rows)
         moved = torch.minimum(torch.maximum(moved, region.lower[rows]), region.upper[rows])
         moved = torch.where(fixed, self.query.x[rows], moved)
-        return self._switch(state, moved, rows) if region.layout.blocks.numel() else moved
+        return self._switch(state, moved, grad, rows) if region.layout.blocks.numel() else moved
 
-    def _switch(self, state: State, x: Tensor, rows: Tensor) -> Tensor:
-        """Take the category that rose above tau; its block starts afresh as a one-hot code."""
+    def _switch(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+        """Take the most helpful category of those that rose above tau; its block starts afresh.
+
+        It must help more than the present one: outside of the simplex a category can rise although
+        the one that is on is better.
+        """
         region, s = self.query.region, state.tensors
         lay = region.layout
         open_ = region.reachable[rows] & ~s["on"] & ~s["left"] & ~region.fixed[rows]
-        risen = torch.where(open_, x, torch.full_like(x, -torch.inf))[:, lay.blocks]
-        risen = torch.where(lay.real, risen, torch.full_like(risen, -torch.inf))
-        height, best = risen.max(-1)  # (a, g)
-        switch = height > self.tau
+        blocked = torch.full_like(x, torch.inf)
+        slope = torch.where(open_ & (x > self.tau), grad, blocked)[:, lay.blocks]
+        slope = torch.where(lay.real, slope, torch.full_like(slope, torch.inf))
+        present = torch.where(s["on"], grad, blocked)[:, lay.blocks].amin(-1)
+        lowest, best = slope.min(-1)  # (a, g)
+        switch = lowest < present
         new = torch.nn.functional.one_hot(best, lay.blocks.shape[1]).bool() & switch[..., None]
         on, block = _columns(new, x, lay), _columns(switch[..., None].expand_as(new), x, lay)
         s["left"] = s["left"] | (s["on"] & block)

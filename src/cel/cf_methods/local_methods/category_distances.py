@@ -90,5 +90,5 @@ def _cells(x: Tensor, space: FeatureSpace, name: str) -> Tensor:
         return x[:, list(feature.columns)]
     column = x[:, feature.columns[0]]
     edges = torch.quantile(column.double(), torch.tensor([0.25, 0.5, 0.75], dtype=torch.double))
-    bins = torch.bucketize(column.double(), edges)
+    bins = torch.bucketize(column.double().contiguous(), edges)
     return torch.nn.functional.one_hot(bins, 4).to(x.dtype)

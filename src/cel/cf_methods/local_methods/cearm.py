@@ -11,12 +11,15 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.cearm_goal import Goal, outputs_of
 from cel.cf_methods.local_methods.cearm_gp import Process, spread_out
+from cel.cf_methods.local_methods.cearm_incumbents import Incumbents
 from cel.cf_methods.local_methods.cearm_search import SearchSettings, optimise
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.protocols import Need, Support, Task
 from cel.search import Budget, bisect_to_boundary
 
 __all__ = ["CEARM"]
+
+_REMEMBERED = 4  # rounds whose evaluations fit into the data at the least
 
 
 class CEARM(LocalMixin, BaseCounterfactualMethod):
@@ -48,7 +51,8 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         neighbours: data on which a row's prediction is conditioned.
         design: training rows from which the process starts.
         fit_rows: rows from which the kernel is learned.
-        max_data: data kept; the oldest go first.
+        max_data: data kept besides the training rows, the newest; rows are taken in groups whose
+            last four rounds fit.
         patience: rounds without a nearer answer after which a row ends.
         memory: keep what was learned for later calls, which then depend on earlier ones.
         **options: see `Options`.
@@ -116,15 +120,23 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
             patience=self.patience,
             max_data=self.max_data,
         )
-        best, process, used = optimise(query, goal, self.process_, settings)
+        # Few enough rows at a time that what they learn is remembered for some rounds.
+        size = max(1, self.max_data // (_REMEMBERED * self.batch))
+        parts, rounds, process = [], 0, self.process_
+        for rows in torch.split(query.rows(), size):
+            best, process, last = optimise(
+                query.select(rows), goal.select(rows), process, settings
+            )
+            parts.append(best)
+            rounds = max(rounds, last)
+        best = Incumbents.join(parts, query.x)
         if self.memory:
             self.process_ = process
         x = self._nearer(query, goal, best.answer) if self.rho else best.answer
         fallback, ok = query.accept(torch.nan_to_num(best.closest, nan=0.0), query.rows())
         usable = x[:, 0].isnan() & ok & best.error.isfinite()
         x = torch.where(usable[:, None], fallback, x)
-        logs = {"rounds": int(used.max()) if len(used) else 0}
-        return Answer(x=x, infeasible=query.region.fixed.all(1), logs=logs)
+        return Answer(x=x, infeasible=query.region.fixed.all(1), logs={"rounds": rounds})
 
     @torch.no_grad()
     def _nearer(self, query: Query, goal: Goal, x: Tensor) -> Tensor:

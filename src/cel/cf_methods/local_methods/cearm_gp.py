@@ -49,6 +49,7 @@ class Process:
         variance: prior variance of the standardised outputs.
         centre: (m,) and
         scale: (m,), the standardisation of the outputs.
+        anchored: how many of the first data are never dropped.
     """
 
     x: Tensor
@@ -57,6 +58,7 @@ class Process:
     variance: float
     centre: Tensor
     scale: Tensor
+    anchored: int = 0
 
     @classmethod
     def fit(cls, x: Tensor, y: Tensor, space: FeatureSpace, *, fit_rows: int) -> Process:
@@ -73,12 +75,15 @@ class Process:
         width = torch.as_tensor(space.vector("upper") - space.vector("lower")).to(x)
         width = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
         length, variance = _kernel(x[some] / width, target)
-        return cls(x=x, y=y, length=length * width, variance=variance, centre=centre, scale=scale)
+        scaling = {"centre": centre, "scale": scale, "length": length * width}
+        return cls(x=x, y=y, variance=variance, anchored=len(x), **scaling)
 
     def extended(self, x: Tensor, y: Tensor, limit: int) -> Process:
-        """Return the process with more data; the oldest go when there are too many."""
+        """Return the process with more data; the oldest go first, but never the training rows."""
         every = torch.cat([self.x, x.to(self.x)]), torch.cat([self.y, y.to(self.y)])
-        return replace(self, x=every[0][-limit:], y=every[1][-limit:])
+        excess = max(0, len(every[0]) - self.anchored - limit)
+        a, b = ((t[: self.anchored], t[self.anchored + excess :]) for t in every)
+        return replace(self, x=torch.cat(a), y=torch.cat(b))
 
     def near(self, x: Tensor, k: int) -> Tensor:
         """Return positions (a, k) of the k data that say most about points (a, d)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -42,6 +42,13 @@ class Incumbents:
         none = torch.full_like(x, torch.nan)
         far = torch.full_like(zero, torch.inf)
         return cls(x.clone(), zero, none, far, none.clone(), far.clone(), zero.clone())
+
+    @classmethod
+    def join(cls, parts: list[Incumbents], x: Tensor) -> Incumbents:
+        """Put the incumbents of consecutive rows of `x` (n, d) together."""
+        if not parts:
+            return cls.of(x)
+        return cls(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
     def centre(self, rows: Tensor) -> Tensor:
         """Return where to search on: around the answer, or the point of highest utility."""

@@ -180,8 +180,8 @@ class _Search:
 @torch.no_grad()
 def optimise(
     query: Query, goal: Goal, process: Process, settings: SearchSettings
-) -> tuple[Incumbents, Process, Tensor]:
-    """Return (incumbents, the process with all that was learned, rounds used by each row).
+) -> tuple[Incumbents, Process, int]:
+    """Return (incumbents, the process with all that was learned, rounds used).
 
     A round proposes points for every active row, asks the model about all of them together, and
     gives the answers to the one process. A row ends when it has an answer and `patience` rounds
@@ -191,7 +191,7 @@ def optimise(
     width = torch.where(lay.numeric, lay.upper - lay.lower, torch.full_like(lay.upper, 2.0**0.5))
     unit = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
     search = _Search(query, goal, settings, unit.to(torch.float64), Incumbents.of(query.x))
-    used = torch.zeros(len(query), dtype=torch.long, device=query.x.device)
+    used = 0
     rows = (~query.region.fixed.all(1)).nonzero()[:, 0]
     for number in range(settings.rounds + 1):
         if not len(rows) or query.budget.expired:
@@ -205,7 +205,7 @@ def optimise(
             new.append(search.evaluate(points, part))
         x, outputs = (torch.cat(t) for t in zip(*new, strict=True))
         process = process.extended(x, outputs, settings.max_data)
-        used[rows] = number
+        used = number
         going = search.best.stale[rows] < settings.patience
         if settings.rho == 0:
             going = ~search.best.distance[rows].isfinite()

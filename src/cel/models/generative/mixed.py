@@ -31,7 +31,7 @@ PRESETS = {
         lr=2e-3,
         clip=5.0,
         decay="cosine",
-        weight_decay=2.0,
+        weight_decay=1.0,
     ),
 }
 

@@ -1,0 +1,110 @@
+"""Batched descent: rows mind their own business, and only points that count are kept."""
+
+import torch
+
+from cel.search import (
+    Adam,
+    Fista,
+    Sgd,
+    gradient_search,
+    row_gradient,
+    search_weight,
+    soft_threshold,
+)
+from cel.search.gradient import Found
+
+
+def _far(x, rows):
+    return (x - 1.0).square().sum(-1)
+
+
+def _accept(level):
+    return lambda x, rows: (x, x[:, 0] >= level)
+
+
+def _search(start, **changes):
+    settings = {
+        "stepper": Adam(0.05), "project": lambda x, rows: x, "accept": _accept(0.5),
+        "cost": lambda x, rows: x.abs().sum(-1), "steps": 80,
+    }  # fmt: skip
+    return gradient_search(_far, start, **(settings | changes))
+
+
+def test_a_row_does_not_depend_on_its_batch_mates():
+    start = torch.linspace(-2, 0.4, 9)[:, None].repeat(1, 2)
+    for settings in ({"patience": 10}, {"stop_at_first": True}, {}):
+        together = _search(start, **settings)
+        for i in range(len(start)):
+            alone = _search(start[i : i + 1], **settings)
+            assert torch.equal(alone.x[0].nan_to_num(), together.x[i].nan_to_num())
+
+
+def test_rows_that_get_nowhere_are_given_up():
+    calls = []
+
+    def flat(x, rows):
+        calls.append(len(x))
+        return 0 * x.sum(-1) + 1
+
+    found = gradient_search(
+        flat, torch.zeros(4, 2), stepper=Sgd(0.1), project=lambda x, rows: x,
+        accept=_accept(0.5), cost=_far, steps=500, give_up=10,
+    )  # fmt: skip
+    assert not found.ok.any()
+    assert len(calls) < 15
+
+
+def test_a_loss_without_gradient_is_flat():
+    value, grad = row_gradient(lambda x, rows: torch.ones(3), torch.rand(3, 2), torch.arange(3))
+    assert value.tolist() == [1.0, 1.0, 1.0]
+    assert not grad.any()
+
+
+def test_fista_is_judged_at_the_proximal_point():
+    """The extrapolated point is not sparse; the one that is kept must be."""
+    origin = torch.zeros(1, 3)
+    target = torch.tensor([[1.0, 0.02, -0.02]])
+    seen = []
+
+    def accept(x, rows):
+        seen.append(x.clone())
+        return x, x[:, 0] > 0.3
+
+    gradient_search(
+        lambda x, rows: (x - target).square().sum(-1), origin,
+        stepper=Fista(0.1, 50, prox=lambda x, step, rows: soft_threshold(x, 0.2 * step)),
+        project=lambda x, rows: x, accept=accept, cost=lambda x, rows: x.abs().sum(-1), steps=50,
+    )  # fmt: skip
+    assert all(float(x[0, 1:].abs().max()) == 0.0 for x in seen)
+
+
+def test_adam_shortens_long_gradients():
+    steep = Adam(0.1, max_norm=1.0)
+    x, grad = torch.zeros(1, 2), torch.tensor([[1e6, 0.0]])
+    state = steep.start(x)
+    steep.step(state, x, grad, torch.arange(1))
+    assert float(state.tensors["v"].max()) < 1.0
+
+
+def test_offers_keep_the_cheapest_accepted_point():
+    best = Found.nothing(torch.zeros(2, 1))
+    rows = torch.arange(2)
+    best.offer(torch.tensor([[0.6], [0.1]]), rows, _accept(0.5), lambda x, r: x[:, 0])
+    assert best.ok.tolist() == [True, False]
+    improved = best.offer(torch.tensor([[0.55], [0.9]]), rows, _accept(0.5), lambda x, r: x[:, 0])
+    assert improved.tolist() == [True, True]
+    assert best.x[:, 0].tolist() == torch.tensor([0.55, 0.9]).tolist()
+
+
+def test_weights_are_bracketed_and_bisected():
+    """Row i is solved by weights of at least 3^i; the smallest one is approached."""
+    limit = torch.tensor([1.0, 3.0, 9.0, 1e12])
+
+    def solve(weight):
+        ok = weight >= limit
+        cost = torch.where(ok, weight, torch.inf)
+        return Found(x=cost[:, None].clone(), ok=ok, cost=cost)
+
+    found = search_weight(solve, torch.full((4,), 0.5), rounds=14)
+    assert found.ok.tolist() == [True, True, True, False]
+    assert (found.cost[:3] / limit[:3] < 1.05).all()
