@@ -1,0 +1,96 @@
+"""C-CHVAE: shells and autoencoder."""
+
+import numpy as np
+import torch
+
+from cel.cf_methods.local_methods.cchvae import CCHVAE
+from cel.cf_methods.local_methods.cchvae_model import RowAutoencoder
+from cel.search import Budget, RowStreams
+from cel.search.shells import grow_shells
+from cel.space import FeatureSpace
+from cel.testing.problems import PROBLEMS
+
+
+def shells(center, judge, **changes):
+    settings = {"step": 0.5, "samples": 400, "limit": torch.full((len(center),), 3.0)} | changes
+    streams = RowStreams.of(center, 0)
+    return grow_shells(center, judge, like=center, rng=streams, **settings)
+
+
+def test_shells_follow_each_other_without_gaps():
+    center, seen = torch.tensor([[0.5, -0.5, 0.0]]), []
+
+    def judge(points, rows):
+        seen.append((points - center[rows][:, None]).norm(dim=-1))
+        return points, torch.full(points.shape[:2], torch.inf)
+
+    found = shells(center, judge)
+    assert not found.ok.any()
+    assert len(seen) == 6
+    for number, radius in enumerate(seen):
+        assert float(radius.min()) >= 0.5 * number - 1e-5
+        assert float(radius.max()) <= 0.5 * (number + 1) + 1e-5
+
+
+def test_directions_are_uniform():
+    center, ways = torch.zeros(1, 2), []
+
+    def judge(points, rows):
+        ways.append(torch.atan2(points[..., 1], points[..., 0]).flatten())
+        return points, torch.full(points.shape[:2], torch.inf)
+
+    shells(center, judge, samples=4000)
+    counts = torch.histc(torch.cat(ways), 8, -np.pi, np.pi)
+    assert float((counts / counts.mean() - 1).abs().max()) < 0.1
+
+
+def test_each_row_ends_at_its_own_shell():
+    center = torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
+    bar = torch.linspace(0.2, 1.8, 30)
+
+    def judge(points, rows):
+        rise = (points - center[rows][:, None])[..., 0]
+        cost = (points - center[rows][:, None]).norm(dim=-1)
+        return points, cost.masked_fill(rise < bar[rows, None], torch.inf)
+
+    found = shells(center, judge, samples=2000)
+    assert found.ok.all()
+    assert (found.cost >= bar - 1e-5).all()
+    assert (found.cost <= (bar / 0.5).floor() * 0.5 + 1.0).all()
+    some = torch.arange(0, 30, 7)
+
+    def judge_some(points, rows):
+        return judge(points, some[rows])
+
+    alone = shells(center[some], judge_some, samples=2000)
+    torch.testing.assert_close(alone.x, found.x[some])
+
+
+def test_a_budget_ends_the_growth():
+    center = torch.zeros(2, 2)
+
+    def judge(points, rows):
+        return points, torch.full(points.shape[:2], torch.inf)
+
+    budget = Budget(seconds=0.0)
+    assert not shells(center, judge, limit=torch.full((2,), 1e9), budget=budget).ok.any()
+
+
+def test_training_is_reproducible_and_leaves_the_random_state_alone():
+    x = torch.rand(200, 4, generator=torch.Generator().manual_seed(1))
+    before = torch.get_rng_state()
+    settings = {"epochs": 3, "batch_size": 50, "lr": 1e-2, "kl_weight": 0.1, "seed": 3}
+    space = FeatureSpace.continuous(4)
+    a, b = (RowAutoencoder(space, latent=2, hidden=(8,)).fit(x, **settings) for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(a.encode(x), b.encode(x))
+    other = RowAutoencoder(space, latent=2, hidden=(8,)).fit(x, **(settings | {"seed": 4}))
+    assert not torch.equal(a.encode(x), other.encode(x))
+
+
+def test_mixed_rows_are_answered_and_differ_from_each_other():
+    problem = PROBLEMS["mixed"]()
+    result = problem.fitted(CCHVAE, steps=300).explain(problem.x, target=1)
+    assert result.found.mean() >= 0.75
+    answers = result.x_cfs[result.found]
+    assert len(np.unique(answers, axis=0)) == len(answers)

@@ -1,0 +1,116 @@
+"""CEARM: the kernel against botorch, classes, and what rows share."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from cel.cf_methods.local_methods.cearm import CEARM
+from cel.cf_methods.local_methods.cearm_gp import NOISE, Process, _kernel, spread_out
+from cel.errors import MissingDependencyError
+from cel.protocols import Task
+from cel.space import FeatureSpace
+from cel.testing.problems import PROBLEMS, ToyModel
+
+CHEAP = {"candidates": 48, "ascent": 8, "neighbours": 32, "fit_rows": 40, "rounds": 10}
+
+
+class BlackBox:
+    """A model that tells its predictions and nothing else."""
+
+    def __init__(self, model):
+        self.task, self.n_outputs_ = model.task, model.n_outputs_
+        self.classes_ = model.classes_
+        self.predict, self.predict_proba = model.predict, model.predict_proba
+
+
+def test_the_posterior_equals_that_of_botorch():
+    from botorch.models import SingleTaskGP
+    from gpytorch.kernels import MaternKernel, ScaleKernel
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(20, 3, generator=generator).double()
+    y = (x.sin().sum(1, keepdim=True) - 1.3) / 0.4
+    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)).double()
+    kernel.base_kernel.lengthscale = torch.tensor([[0.5, 0.8, 1.2]]).double()
+    kernel.outputscale = torch.tensor(1.7).double()
+    model = SingleTaskGP(
+        x, y, torch.full_like(y, NOISE), covar_module=kernel, outcome_transform=None
+    )
+    model.mean_module.constant.data.zero_()
+    points = torch.rand(4, 5, 3, generator=generator).double()
+    theirs = model.posterior(points.flatten(0, 1))
+    process = Process(
+        x=x, y=y, length=torch.tensor([0.5, 0.8, 1.2]).double(), variance=1.7,
+        centre=torch.zeros(1).double(), scale=torch.ones(1).double(),
+    )  # fmt: skip
+    mean, sd = process.condition(process.near(points[:, 0], 20))(points)
+    torch.testing.assert_close(mean.flatten(), theirs.mean.flatten().detach(), atol=1e-6, rtol=0)
+    deviation = theirs.variance.flatten().detach().sqrt()
+    torch.testing.assert_close(sd.flatten(), deviation, atol=1e-6, rtol=0)
+
+
+def test_the_kernel_sees_which_features_matter():
+    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)).double()
+    y = torch.sin(5 * x[:, :1])
+    length, variance = _kernel(x, (y - y.mean()) / y.std())
+    assert length[0] < 0.5 * min(length[1], length[2])
+    assert variance > 0
+
+
+def test_data_beyond_the_limit_are_dropped_but_training_rows_are_kept():
+    x = torch.rand(10, 2).double()
+    process = Process.fit(x, x.sum(1, keepdim=True), FeatureSpace.continuous(2), fit_rows=10)
+    more = torch.rand(30, 2).double()
+    longer = process.extended(more, more.sum(1, keepdim=True), 12)
+    assert torch.equal(longer.x, torch.cat([x, more[-12:]]))
+    assert torch.equal(longer.y[:, 0], longer.x.sum(1))
+
+
+def test_rows_that_are_spread_out_cover_the_corners():
+    grid = torch.cartesian_prod(torch.linspace(0, 1, 5), torch.linspace(0, 1, 5))
+    chosen = grid[spread_out(grid, 4)]
+    assert {tuple(r) for r in chosen.tolist()} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("name", ["three_classes", "mixed"])
+def test_classes_are_reached_by_asking_only(name):
+    problem = PROBLEMS[name]()
+    method = CEARM(BlackBox(problem.model), space=problem.space, **CHEAP).fit(problem.x_train)
+    result = method.explain(problem.x, target=problem.target)
+    assert result.found.mean() >= 0.9
+    assert (problem.model.predict(result.x_cfs[result.found]) == problem.target).all()
+
+
+def test_rows_in_groups_are_all_answered():
+    problem = PROBLEMS["regression"]()
+    method = problem.fitted(CEARM, max_data=40, rounds=10)  # two rows at a time
+    result = method.explain(problem.x)
+    assert result.found[result.explained].mean() >= 0.9
+
+
+def test_answers_do_not_depend_on_earlier_calls_without_memory():
+    problem = PROBLEMS["regression"]()
+    method = problem.fitted(CEARM)
+    first = method.explain(problem.x)
+    method.explain(problem.x[:3] * 0.5)
+    np.testing.assert_array_equal(method.explain(problem.x).x_cfs, first.x_cfs)
+
+
+def test_many_outputs_come_within_the_tolerance():
+    rng = np.random.default_rng(2)
+    w = (rng.random((6, 12)) / 6).astype(np.float32)
+    model = ToyModel(w, np.zeros(6, dtype=np.float32), Task.REGRESSION)
+    rows = rng.random((150, 12)).astype(np.float32)
+    method = CEARM(model, space=FeatureSpace.continuous(12), **CHEAP).fit(rows)
+    target = model.predict(rows[:8]) + 0.1
+    result = method.explain(rows[:8], target=target)
+    assert result.found.mean() >= 0.75
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    problem = PROBLEMS["regression"]()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="bayes"):
+        problem.fitted(CEARM)
