@@ -39,7 +39,7 @@ def explain(
 
     >>> import pandas as pd
     >>> from sklearn.linear_model import LogisticRegression
-    >>> train = pd.DataFrame({"debt": [5.0, 4.0, 1.0, 0.0], "age": [30, 40, 50, 60]})
+    >>> train = pd.DataFrame({"debt": [5.0, 4.0, 1.0, 0.0], "age": [40, 50, 40, 50]})
     >>> model = LogisticRegression().fit(train, ["no", "no", "yes", "yes"])
     >>> explain(model, train[:1], train=train, target="yes", immutable=("age",)).found
     array([ True])
