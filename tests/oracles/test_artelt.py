@@ -107,8 +107,10 @@ def test_the_extension_stays_dense_and_valid_on_a_curved_model():
 
 def test_categories_are_kept_or_searched():
     problem = PROBLEMS["mixed"]()
-    fixed = problem.fitted(Artelt, categories="fixed", extension=None)
-    searched = problem.fitted(Artelt, extension=None)
+    frozen = {"income": {"mutable": False}, "months": {"mutable": False}}
+    settings = {"extension": None, "space": problem.space.with_changes(**frozen)}
+    fixed = problem.fitted(Artelt, categories="fixed", **settings)
+    searched = problem.fitted(Artelt, **settings)
     a, b = (m.explain(problem.x, target=1) for m in (fixed, searched))
     blocks = list(problem.space["job"].columns)
     np.testing.assert_array_equal(a.x_cfs[a.found][:, blocks], problem.x[a.found][:, blocks])

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cel.cf_methods.query import Query
 from cel.search import bisect_to_boundary
+from cel.search.streams import row_keys
 
 __all__ = ["small_changes_back"]
 
@@ -16,7 +17,8 @@ def small_changes_back(query: Query, sets: Tensor, small: Tensor) -> Tensor:
     """Return sets (n, k, d) with small changes undone, or shortened, while members stay valid.
 
     Numbers are taken in descending order of `small` (d,); a change of at most `small` is set back
-    to the row's value, or bisected towards it (Mothilal et al., section 3.4). NaN members stay.
+    to the row's value, or bisected towards it (Mothilal et al., section 3.4). NaN members stay,
+    and a member that would become a copy of another stays as it was.
     """
     n, k, d = sets.shape
     flat = sets.reshape(-1, d).clone()
@@ -42,4 +44,12 @@ def small_changes_back(query: Query, sets: Tensor, small: Tensor) -> Tensor:
         rest = torch.zeros_like(valid)
         rest[members[~ok]] = True
         flat = bisect_to_boundary(origin, flat, rest, accept, slide=slide)
-    return flat.reshape(n, k, d)
+    out = flat.reshape(n, k, d)
+    return torch.where(_repeated(out)[..., None], sets, out)
+
+
+def _repeated(sets: Tensor) -> Tensor:
+    """Tell which members (n, k) equal an earlier one, as giving back changes can make them."""
+    n, k, d = sets.shape
+    keys = row_keys(sets.reshape(-1, d), 0).reshape(n, k)
+    return torch.tril(keys[:, :, None] == keys[:, None, :], -1).any(-1)
