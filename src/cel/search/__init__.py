@@ -12,7 +12,8 @@ from cel.search.closed_forms import (
     nearest_l2_all,
 )
 from cel.search.gradient import Found, gradient_search, row_gradient
-from cel.search.linearised import linearised_search
+from cel.search.least_change import least_change_search
+from cel.search.linearised import Demands, linearised_search
 from cel.search.neighbours import nearest
 from cel.search.sparsify import revert_features
 from cel.search.steppers import Adam, Fista, Sgd, soft_threshold
@@ -22,6 +23,7 @@ from cel.search.weights import search_weight
 __all__ = [
     "Adam",
     "Budget",
+    "Demands",
     "Fista",
     "Found",
     "Nearest",
@@ -29,6 +31,7 @@ __all__ = [
     "Sgd",
     "bisect_to_boundary",
     "gradient_search",
+    "least_change_search",
     "linearised_search",
     "nearest",
     "nearest_elastic",

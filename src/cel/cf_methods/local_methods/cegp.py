@@ -15,7 +15,8 @@ from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.guidance import accept_guided, distance_cost, pulled
-from cel.cf_methods.local_methods.problem import AIM, Problem, class_margin
+from cel.cf_methods.local_methods.margins import AIM, class_margin
+from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.switches import search_with_switches
@@ -146,7 +147,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             found, infeasible = self._cheapest(problem)
             return Answer(x=found.x, infeasible=infeasible)
         plain = replace(problem, cost=near)
-        found = plain.restart(self._enter(problem, near), new[:, None], steps=0)
+        found = plain.restart(self._enter(problem, near), lambda rows: new[rows][:, None], steps=0)
         return Answer(x=plain.finish(found, whole_features=False).x)
 
     def _prototypes(self, query: Query, classes: Tensor, k: int) -> Tensor:

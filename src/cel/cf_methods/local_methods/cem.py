@@ -16,7 +16,8 @@ from cel.cf_methods.inputs import prepare
 from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.information import adding, no_information, removing
-from cel.cf_methods.local_methods.problem import AIM, Problem, accept_beyond, class_margin
+from cel.cf_methods.local_methods.margins import AIM, accept_beyond, class_margin
+from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
 from cel.cf_methods.local_methods.switches import search_with_switches
@@ -75,7 +76,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Dhurandhar et al., NeurIPS 2018"
-    _test_params: ClassVar[dict[str, Any]] = {"c_steps": 4, "max_iter": 80, "lr": 0.03}
+    _test_params: ClassVar[dict[str, Any]] = {"c_steps": 3, "max_iter": 50, "lr": 0.03}
 
     def __init__(
         self,
@@ -192,13 +193,20 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         query = problem.query
         found = Found.nothing(query.x)
         if problem.cost.extra is None:
-            found = search_with_switches(problem, steps=50)
+            found = problem.restart(
+                search_with_switches(problem, steps=50), self._starts(query), steps=50
+            )
         todo = (~found.ok).nonzero()[:, 0]
         if len(todo) and not query.budget.expired:
             part = problem.on(todo)
             found.put_better(todo, part.polish(self._descend(part), steps=50))
-        starts = other_starts(query, getattr(self, "train_", None), self.restarts)
-        return problem.finish(problem.restart(found, starts, steps=50))
+            if problem.cost.extra is not None:
+                found = problem.restart(found, self._starts(query), steps=50)
+        return problem.finish(found)
+
+    def _starts(self, query: Query) -> Callable[[Tensor], Tensor]:
+        train = getattr(self, "train_", None)
+        return lambda rows: other_starts(query.select(rows), train, self.restarts)
 
     def _descend(self, problem: Problem) -> Found:
         cost, project = problem.cost, problem.query.project

@@ -1,4 +1,4 @@
-"""Costs that are sums over columns: they have a proximal map and a closed form (section 0.4)."""
+"""Costs that are sums over columns: they have a proximal map and a closed form."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.problem import Problem, class_margin
+from cel.cf_methods.local_methods.margins import class_margin
+from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.prototypes import nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.switches import search_with_switches
@@ -70,7 +72,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
     _copies: ClassVar[int] = 80
-    _test_params: ClassVar[dict[str, Any]] = {"steps": 40, "rounds": 2, "lr": 0.03}
+    _test_params: ClassVar[dict[str, Any]] = {"steps": 30, "rounds": 1, "lr": 0.04}
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         alpha: float = 100.0,
         epsilon: float = 0.02,
         threshold_shift: float = 0.0,
-        rounds: int = 3,
+        rounds: int = 2,
         steps: int = 100,
         lr: float = 0.02,
         starts: int = 4,
@@ -167,13 +169,11 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         elif self.init == "row":
             found = problem.polish(self._descend(problem), steps=POLISH)
         for count in (self.starts, MANY):
-            todo = (~found.ok).nonzero()[:, 0]
-            if len(todo) and not query.budget.expired:
-                part = problem.on(todo)
-                empty = Found.nothing(query.x[todo])
-                starts = self._starts(part.query, count)
-                found.put_better(todo, part.restart(empty, starts, steps=2 * POLISH))
+            found = problem.restart(found, self._plausible_rows(query, count), steps=2 * POLISH)
         return found
+
+    def _plausible_rows(self, query: Query, count: int) -> Callable[[Tensor], Tensor]:
+        return lambda rows: self._starts(query.select(rows), count)
 
     def _starts(self, query: Query, count: int) -> Tensor:
         """Return (n, count, d) plausible training rows of the target class, nearest first."""

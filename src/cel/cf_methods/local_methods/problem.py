@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.query import MARGIN, Query
+from cel.cf_methods.local_methods.margins import AIM
+from cel.cf_methods.query import Query
 from cel.protocols import Task
 from cel.search import (
     Found,
@@ -25,9 +27,7 @@ from cel.search.gradient import Accept, RowFunction
 from cel.search.linearised import Demands
 from cel.search.steppers import Stepper
 
-__all__ = ["AIM", "Problem", "accept_beyond", "class_margin"]
-
-AIM = 1.5 * MARGIN  # searches head a little beyond the margin that is asked for
+__all__ = ["Problem"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,6 +171,7 @@ class Problem:
                 steps=steps,
                 check_every=check_every,
                 patience=max(20, steps // 2),
+                give_up=max(30, steps // 4),
                 stop_at_first=stop_at_first,
                 budget=budget,
             )
@@ -207,14 +208,24 @@ class Problem:
             found.offer(stage(found.x)[rows], rows, self.accept, self.cost.value)
         return found
 
-    def restart(self, found: Found, starts: Tensor, *, steps: int) -> Found:
-        """Give rows without an answer another try from other points, (n, k, d)."""
-        todo, count = (~found.ok).nonzero()[:, 0], starts.shape[1]
-        if not len(todo) or not count or self.query.budget.expired:
+    def restart(self, found: Found, starts: Callable[[Tensor], Tensor], *, steps: int) -> Found:
+        """Give rows without an answer another try from other points.
+
+        Args:
+            found: answers so far; changed in place.
+            starts: row numbers (a,) -> points (a, k, d).
+            steps: tangents from the best of the points, moved to the boundary.
+        """
+        todo = (~found.ok).nonzero()[:, 0]
+        if not len(todo) or self.query.budget.expired:
+            return found
+        points = starts(todo)
+        count = points.shape[1]
+        if not count:
             return found
         rest = self.on(todo.repeat_interleave(count))
         tried = Found.nothing(rest.query.x)
-        tried.offer(starts[todo].flatten(0, 1), rest.query.rows(), rest.accept, rest.cost.value)
+        tried.offer(points.flatten(0, 1), rest.query.rows(), rest.accept, rest.cost.value)
         best = tried.cost.reshape(-1, count).argmin(1)
         best = best + count * torch.arange(len(todo), device=todo.device)
         best = best[tried.ok[best]]
@@ -230,20 +241,3 @@ class Problem:
 
 def _renumber(f: RowFunction, rows: Tensor) -> RowFunction:
     return lambda x, r: f(x, rows[r])
-
-
-def class_margin(query: Query) -> RowFunction:
-    """Return the score of the wanted class minus the best other one, differentiable."""
-    return lambda x, rows: query.model.margin_of(query.model.logits(x), query.target[rows])
-
-
-def accept_beyond(query: Query, margin: float) -> Accept:
-    """Return a test that asks for the wanted class by at least `margin`, in scores."""
-    if margin <= MARGIN:
-        return query.accept
-
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen: Tensor = query.region.select(rows).snap(x)
-        return seen, query.model.margin(seen, query.target[rows]) >= margin
-
-    return accept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from cel.cf_methods.local_methods.problem import Problem
 from cel.search import Found
 
 __all__ = ["search_with_switches", "switched"]
+
+SPARE = (0.1, 0.4, 1.0)  # of the gap at the row
 
 
 def search_with_switches(problem: Problem, *, steps: int, switches: int = 4) -> Found:
@@ -22,13 +25,25 @@ def search_with_switches(problem: Problem, *, steps: int, switches: int = 4) -> 
         switches: largest number of categories to change.
     """
     found = problem.tangent(problem.query.x, steps=steps)
-    if not problem.has_categories:
-        return found
-    for start, rows in switched(problem, switches):
-        if problem.query.budget.expired:
+    if problem.has_categories:
+        for start, rows in switched(problem, switches):
+            if problem.query.budget.expired:
+                break
+            found.put_better(rows, problem.on(rows).tangent(start[rows], steps=steps))
+    for share in SPARE:
+        todo = (~found.ok).nonzero()[:, 0]
+        if not len(todo) or problem.query.budget.expired:
             break
-        found.put_better(rows, problem.on(rows).tangent(start[rows], steps=steps))
+        harder = _with_spare(problem.on(todo), share)
+        found.put_better(todo, harder.tangent(harder.query.x, steps=steps))
     return found
+
+
+def _with_spare(problem: Problem, share: float) -> Problem:
+    """Ask for more margin than needed: what rounding and relations take back must be there."""
+    with torch.no_grad():
+        spare = share * (-problem.surplus(problem.query.x, problem.query.rows())).clamp(min=0)
+    return replace(problem, margin=lambda x, rows: problem.margin(x, rows) - spare[rows])
 
 
 @torch.no_grad()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.problem import Problem, class_margin
+from cel.cf_methods.local_methods.margins import class_margin
+from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
 from cel.cf_methods.local_methods.switches import search_with_switches
@@ -18,9 +19,8 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge, squared_error, squared_probability_gap
 from cel.protocols import Need, Support, Task
-from cel.search import Adam, Found
+from cel.search import Adam, Found, least_change_search
 from cel.search.gradient import Accept, RowFunction
-from cel.search.least_change import least_change_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -65,7 +65,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support)
     reference = "Wachter, Mittelstadt and Russell, Harvard JOLT 31, 2018"
-    _test_params: ClassVar[dict[str, Any]] = {"rounds": 5, "steps": 60}
+    _test_params: ClassVar[dict[str, Any]] = {"rounds": 3, "steps": 40}
 
     def __init__(
         self,
@@ -159,7 +159,6 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     # -- the search --------------------------------------------------------------------------
 
     def _solve(self, problem: Problem, *, thorough: bool = True) -> Answer:
-        query = problem.query
         if self.lambda_mode == "fixed":
             return Answer(x=self._descend(problem, 1).x)
         infeasible = None
@@ -172,8 +171,6 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             return Answer(x=found.x, infeasible=infeasible)
         else:
             found = self._search(problem, thorough)
-        starts = other_starts(query, getattr(self, "train_", None), self.restarts)
-        found = problem.restart(found, starts, steps=self.steps // 2)
         return Answer(x=problem.finish(found).x, infeasible=infeasible)
 
     def _search(self, problem: Problem, thorough: bool) -> Found:
@@ -182,6 +179,12 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             found = self._several_outputs(problem)
         else:
             found = search_with_switches(problem, steps=self.steps // 2)
+        train = getattr(self, "train_", None)
+        found = problem.restart(
+            found,
+            lambda rows: other_starts(query.select(rows), train, self.restarts),
+            steps=self.steps // 2,
+        )
         todo = (~found.ok).nonzero()[:, 0]
         if thorough and len(todo) and not query.budget.expired:
             part = problem.on(todo)
