@@ -114,7 +114,7 @@ def test_a_store_tells_where_it_stands(tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_jobs_shards_and_dask_give_the_same_bytes(tiny, tmp_path):
+def test_jobs_and_shards_give_the_same_bytes(tiny, tmp_path):
     run(tiny, tmp_path / "one")
     wanted = (tmp_path / "one" / "scores.parquet").read_bytes()
     run(tiny, tmp_path / "two", jobs=2)

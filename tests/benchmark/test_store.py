@@ -1,6 +1,7 @@
 """The store: all or nothing, damage is noticed, failures are not results."""
 
 import json
+import os
 
 import pytest
 
@@ -83,3 +84,15 @@ def test_merge_copies_what_is_missing(tmp_path):
     assert a.merge(b) == 1
     assert (a.folder("score", "one") / "data.txt").read_text() == "hello"
     assert a.intact("score", "two")
+
+
+def test_sweeping_spares_a_run_that_is_going_on(tmp_path):
+    store = Store(tmp_path / "s")
+    with store.writing("score", "k", {}) as folder:
+        (folder / "data.txt").write_text("slow")
+        old = folder.with_name("old")
+        old.mkdir()
+        os.utime(old, (0, 0))
+        Store(tmp_path / "s").sweep()
+        assert not old.exists()
+    assert store.intact("score", "k")

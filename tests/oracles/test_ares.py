@@ -86,8 +86,7 @@ def objective_of(method, problem):
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_and_exchange_are_near_the_enumerated_optimum(seed, objective):
     method, problem = binary_problem(seed, objective=objective, max_rules=2)
-    if not len(problem.query):
-        pytest.skip("this labelling affects nobody")
+    assert len(problem.query), "this labelling affects nobody; take another seed"
     function, triples = objective_of(method, problem)
     limits = Limits(rules=2, groups=10)
     chosen, cut = exchange(function, lazy_greedy(function, limits), limits)
@@ -418,16 +417,12 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_candidate_rules_on_every_dataset(name):
     from cel.datasets import load_dataset
-    from cel.errors import CelError
     from cel.models.classifiers import LogisticRegression
 
     if not os.environ.get("CEL_DATA"):
         pytest.skip("CEL_DATA does not say where the files are")
-    try:
-        dataset = load_dataset(name, binary=True)
-        split = dataset.split()
-    except CelError as error:
-        pytest.skip(str(error))
+    dataset = load_dataset(name, binary=True)
+    split = dataset.split()
     model = LogisticRegression().fit(dataset.train_dataloader())
     explanation = AReS(model, max_rows=300).fit(split).explanation()
     assert explanation.logs["triples"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,8 +149,3 @@ def target_of(suite: Suite, scope: Scope) -> int | None:
     """Return the wanted class position, or None for the card's own."""
     rule = _target_rule(suite, scope)
     return None if rule == "card" else int(rule)
-
-
-def missing(blocks: Iterable[Block], has: Any) -> list[Cell]:
-    """Return the cells for which `has(cell)` is false."""
-    return [c for b in blocks for c in b.cells if not has(c)]

@@ -163,8 +163,13 @@ class Store:
             temporary.unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what interrupted runs left half-written."""
-        shutil.rmtree(self.root / "tmp", ignore_errors=True)
+        """Remove what runs interrupted more than a day ago left half-written.
+
+        Younger folders may belong to a run that is going on right now.
+        """
+        for folder in (self.root / "tmp").glob("*"):
+            if time.time() - folder.stat().st_mtime > 86_400:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def merge(self, other: Store) -> int:
         """Copy entries that are only in `other`; return how many."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ class Task:
     fold: int
     model: str
     cells: list[str]
-    deaths: int = 0
+    deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 
     def line(self) -> str:
         """Return the task as one JSON line."""
@@ -210,8 +211,9 @@ class Supervisor:
         return None
 
     def _after_death(self, task: Task, watch: _Watch, reason: str) -> None:
-        task.deaths += 1
-        give_up = reason in ("timeout", "memory") or task.deaths >= MAX_DEATHS
+        task.deaths[watch.key or ""] += 1
+        deaths = task.deaths[watch.key or ""]
+        give_up = reason in ("timeout", "memory") or deaths >= MAX_DEATHS
         what = {
             "timeout": "killed: over its time limit",
             "memory": f"killed: more than {self.memory_mb} MB",
@@ -223,7 +225,6 @@ class Supervisor:
                 event = {"event": "fail", "key": key, "label": watch.label or self._name(task)}
                 self._tell({**event, "status": reason, "reason": what})
             task.cells = [c for c in task.cells if c not in lost]
-            task.deaths = 0
         else:
             self._tell({"event": "worker_died", "label": watch.label or self._name(task)})
         if task.cells and not self._stop.is_set():

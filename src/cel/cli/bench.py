@@ -15,8 +15,6 @@ from cel.errors import ConfigError
 
 __all__ = ["clean", "export", "merge", "run", "status"]
 
-Names = Annotated[list[str] | None, typer.Option()]
-
 
 def run(
     suite: Annotated[str, typer.Argument(help="smoke, quick, standard, paper or a file")],
