@@ -1,10 +1,17 @@
 """Rows per CPU-second and quality of the local methods, against one row at a time and dice-ml.
 
-    python benchmarks/methods.py [--datasets moons,wine,...] [--methods wachter,...] [--dice-ml]
+    python benchmarks/methods.py [--datasets moons,wine,...] [--methods wachter,dice:random,...]
+        [--no-dice-ml] [--markdown] [--out FILE.csv]
 
-Everything in one run on one thread, so that the ratios mean something. For n rows: the method on n
-rows at once; for the baseline, the same method called row by row on as many rows as fit into the
-time given, extrapolated to a rate.
+Everything in one run on one thread, so that the ratios mean something. `rows/s n=1` is the same
+method called row by row, on as many rows as fit into a few seconds; `n=100` and `n=1000` are one
+call each, and the quality is that of the last one. Datasets with fewer rows to explain than that
+are drawn from with replacement, and nothing else is done: a repeated row is searched again each
+time, but random streams are keyed by the content of a row, so that it gets the same answer.
+
+`--out` appends the lines of each dataset as soon as it is finished and skips datasets that are in
+the file already; the tables printed at the end are those of the whole file. The lines of dice-ml
+(see `dice_baseline.py`) go to FILE_dice.csv.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -28,10 +36,11 @@ from cel.models.generative import default_density
 from cel.protocols import Need, Scope, Task
 from cel.result import EvaluationContext
 
-DATASETS = ["moons", "wine", "heloc", "german_credit", "law"]
-SIZES = [1, 100, 1000]
+DATASETS = ["heloc", "moons", "wine", "german_credit", "law"]
+SIZES = [100, 1000]
 ROW_BY_ROW_S = 5.0
 SHOWN = ["coverage", "validity", "l2", "sparsity", "density_percentile"]
+DICE = ["gradient", "random", "genetic", "kdtree"]
 
 
 def cpu(function):
@@ -42,6 +51,7 @@ def cpu(function):
 
 
 def setting(name):
+    """Return split, model, density, context of the metrics, rows to explain and wanted class."""
     split = load_dataset(name, binary=True).split()
     model = MLPClassifier().fit(split.loader("train"))
     labels = {
@@ -61,92 +71,116 @@ def setting(name):
     return split, model, density, context, pool, split.target.classes[goal]
 
 
-def method_line(name, dataset, split, model, density, context, pool, goal):
+def draw(pool, n):
+    """Return n rows: the first ones, or, where there are too few, n drawn with replacement."""
+    if len(pool) >= n:
+        return pool[:n]
+    return pool[np.random.default_rng(0).integers(len(pool), size=n)]
+
+
+def build(name, model, density):
+    """Return the method of a line; "dice:random" is DiCE with `method="random"`."""
+    name, _, variant = name.partition(":")
     cls = METHODS.get(name)
     extra = {"gen_model": density} if Need.DENSITY in cls.needs else {}
     if name == "artelt":
         extra["extension"] = "scp"
-    method, fit_s = cpu(lambda: cls(model, **extra).fit(split))
+    if variant:
+        extra["method"] = variant
+    return cls(model, **extra)
+
+
+def method_line(name, dataset, split, model, density, context, pool, goal):
+    """Return speed and quality of one method on one dataset."""
+    method, fit_s = cpu(lambda: build(name, model, density).fit(split))
     line = {"dataset": dataset, "method": name, "fit_s": fit_s}
+    method.explain(pool[-1:], goal)  # whatever is imported or compiled on first use
     single, used = 0, 0.0
     while used < ROW_BY_ROW_S and single < min(len(pool), 200):
         _, seconds = cpu(lambda i=single: method.explain(pool[i : i + 1], goal))
         single, used = single + 1, used + seconds
     line["rows/s n=1"] = single / used
-    for n in SIZES[1:]:
-        rows = pool[:n]
+    for n in SIZES:
+        rows = draw(pool, n)
         result, seconds = cpu(lambda rows=rows: method.explain(rows, goal))
-        line[f"rows/s n={len(rows)}"] = len(rows) / seconds
-        last = result, len(rows) / seconds
-        if len(pool) <= n:
-            break
-    line["x batch"] = last[1] / line["rows/s n=1"]
-    scores = MetricsOrchestrator(metrics=SHOWN).compute(last[0].with_context(context))
+        line[f"rows/s n={n}"] = n / seconds
+    line["ratio"] = line[f"rows/s n={SIZES[-1]}"] / line["rows/s n=1"]
+    scores = MetricsOrchestrator(metrics=SHOWN).compute(result.with_context(context))
     return line | {n: scores[n] for n in SHOWN}
 
 
-def dice_ml_line(dataset, split, model, pool, goal):
-    """dice-ml's random search on the same rows, per counterfactual."""
-    import dice_ml
+def local_methods():
+    """Return the names of all lines."""
+    names = [
+        n for n, c in METHODS.items() if c.scope is Scope.LOCAL and Task.CLASSIFICATION in c.tasks
+    ]
+    return [m for n in names for m in ([f"dice:{v}" for v in DICE] if n == "dice" else [n])]
 
-    class Wrapped:
-        def predict_proba(self, frame):
-            return model.predict_proba(frame.to_numpy(dtype=np.float32))
 
-        def predict(self, frame):
-            return self.predict_proba(frame).argmax(1)
+def markdown(table):
+    """Return a table of three digits."""
+    shown = [[_plain(v) for v in row] for row in table.itertuples(index=False)]
+    lines = [list(table.columns), ["---"] * len(table.columns), *shown]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
-    names = [f"f{j}" for j in range(pool.shape[1])]
-    frame = pd.DataFrame(split.train.X, columns=names).astype(float)
-    frame["y"] = model.predict_proba(split.train.X).argmax(1)
-    data = dice_ml.Data(dataframe=frame, continuous_features=names, outcome_name="y")
-    wrapped = dice_ml.Model(model=Wrapped(), backend="sklearn", model_type="classifier")
-    explainer = dice_ml.Dice(data, wrapped, method="random")
-    position = list(split.target.classes).index(goal)
-    rows = pd.DataFrame(pool[:10], columns=names).astype(float)
-    answer, seconds = cpu(
-        lambda: explainer.generate_counterfactuals(
-            rows, total_CFs=10, desired_class=int(position), random_seed=0, verbose=False
-        )
-    )
-    made = sum(len(e.final_cfs_df) for e in answer.cf_examples_list if e.final_cfs_df is not None)
-    ours = METHODS.get("dice")(model, method="random", total_CFs=10).fit(split)
-    result, our_seconds = cpu(lambda: ours.explain(pool[:1000], goal))
-    count = int((~np.isnan(result.x_sets).any(-1)).sum())
-    return {
-        "dataset": dataset, "dice-ml CFs/s": made / seconds, "ours CFs/s": count / our_seconds,
-        "ratio": (count / our_seconds) / (made / seconds),
-    }  # fmt: skip
+
+def _plain(value):
+    if not isinstance(value, float):
+        return str(value)
+    if np.isnan(value):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class Lines:
+    """Finished lines, in a file if there is one."""
+
+    def __init__(self, path):
+        self.path = path
+        exists = path is not None and path.exists()
+        self.table = pd.read_csv(path) if exists else pd.DataFrame(columns=["dataset"])
+
+    def has(self, dataset):
+        return (self.table["dataset"] == dataset).any()
+
+    def add(self, lines):
+        new = pd.DataFrame(lines)
+        self.table = new if self.table.empty else pd.concat([self.table, new], ignore_index=True)
+        if self.path is not None:
+            new.to_csv(self.path, mode="a", index=False, header=not self.path.exists())
 
 
 def main():
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--methods", default="")
-    parser.add_argument("--dice-ml", action="store_true")
-    parser.add_argument("--out")
+    parser.add_argument("--methods", default=",".join(local_methods()))
+    parser.add_argument("--no-dice-ml", action="store_true")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    chosen = options.methods.split(",") if options.methods else [
-        n for n, c in METHODS.items() if c.scope is Scope.LOCAL and Task.CLASSIFICATION in c.tasks
-    ]  # fmt: skip
-    lines, baseline = [], []
+    out = options.out
+    ours = Lines(out)
+    theirs = Lines(out and out.with_name(f"{out.stem}_dice{out.suffix}"))
     for dataset in options.datasets.split(","):
+        if ours.has(dataset) and (options.no_dice_ml or theirs.has(dataset)):
+            continue
         made = setting(dataset)
-        for name in chosen:
-            lines.append(method_line(name, dataset, *made))
-            print(
-                pd.DataFrame(lines[-1:]).to_string(index=False, header=len(lines) == 1), flush=True
-            )
-        if options.dice_ml:
+        if not ours.has(dataset):
+            lines = []
+            for name in options.methods.split(","):
+                lines.append(method_line(name, dataset, *made))
+                print({k: _plain(v) for k, v in lines[-1].items()}, flush=True)
+            ours.add(lines)
+        if not options.no_dice_ml and not theirs.has(dataset):
+            from dice_baseline import compare
+
             split, model, _, _, pool, goal = made
-            baseline.append(dice_ml_line(dataset, split, model, pool, goal))
-    table = pd.DataFrame(lines)
-    print(table.to_string(index=False, float_format="%.3g"))
-    if baseline:
-        print(pd.DataFrame(baseline).to_string(index=False, float_format="%.3g"))
-    if options.out:
-        table.to_csv(options.out, index=False)
+            theirs.add(compare(dataset, split, model, pool, draw(pool, SIZES[-1]), goal))
+    for table in (ours.table, theirs.table):
+        if len(table):
+            show = markdown if options.markdown else lambda t: t.to_string(float_format="%.3g")
+            print(show(table), "\n", flush=True)
 
 
 if __name__ == "__main__":
