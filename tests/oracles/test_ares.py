@@ -84,7 +84,8 @@ def objective_of(method, problem):
 
 @pytest.mark.parametrize("objective", ["accuracy", "original"])
 @pytest.mark.parametrize("seed", range(6))
-def test_greedy_and_exchange_are_near_the_enumerated_optimum(seed, objective):
+def test_greedy_and_exchange_are_near_the_enumerated_optimum(seed, objective, deviation):
+    """Greedy and exchange reach at least 1 - 1/e of the best pair of rules."""
     method, problem = binary_problem(seed, objective=objective, max_rules=2)
     assert len(problem.query), "this labelling affects nobody; take another seed"
     function, triples = objective_of(method, problem)
@@ -96,10 +97,13 @@ def test_greedy_and_exchange_are_near_the_enumerated_optimum(seed, objective):
     floor = function([])
     assert not cut
     assert function(chosen) - floor >= (1 - 1 / np.e) * (best - floor) - 1e-9
+    short = (best - function(chosen)) / (best - floor) if best > floor else 0.0
+    oracle = "all pairs of rules"
+    deviation(short, oracle=oracle, limit=1 / np.e, unit="missing share of the gain")
 
 
 @pytest.mark.parametrize("objective", ["accuracy", "original"])
-def test_the_objective_is_submodular(objective):
+def test_the_objective_is_submodular(objective, deviation):
     method, problem = binary_problem(3, objective=objective)
     function, triples = objective_of(method, problem)
     rng = np.random.default_rng(0)
@@ -110,13 +114,14 @@ def test_the_objective_is_submodular(objective):
             continue
         gain_small = function([*small, new]) - function(small)
         gain_large = function([*large, new]) - function(large)
-        assert gain_small >= gain_large - 1e-9
+        more = gain_large - gain_small
+        deviation(more, oracle="submodularity", limit=1e-9, unit="gain of the larger set")
         assert function(small) >= 0
 
 
 @pytest.mark.parametrize("objective", ["accuracy", "original"])
-def test_the_objective_is_its_definition(objective):
-    """Recompute it for random rule sets from masks, row by row."""
+def test_the_objective_is_its_definition(objective, deviation):
+    """The objective of random rule sets equals its definition, computed row by row."""
     method, problem = binary_problem(1, objective=objective, feature_costs={"b0": 2.0, "b1": 0.5})
     function, triples = objective_of(method, problem)
     n = len(problem.query)
@@ -141,10 +146,10 @@ def test_the_objective_is_its_definition(objective):
             size = method.max_rules * method.max_width
             top = n * method.max_rules + (2.0 + problem.price.largest) * size
             want = top - wrong + covered.any(0).sum() - fee - change
-        assert function(chosen) == pytest.approx(want, rel=1e-9)
+        deviation.relative(function(chosen), want, oracle="definition", limit=1e-9)
 
 
-def test_lazy_greedy_equals_plain_greedy():
+def test_lazy_greedy_equals_plain_greedy(deviation):
     rng = np.random.default_rng(0)
     values = rng.random((60, 30)) * (rng.random((60, 30)) < 0.3)
     own = -rng.random(60)
@@ -162,7 +167,9 @@ def test_lazy_greedy_equals_plain_greedy():
         if not options or max(options)[0] <= 0:
             break
         chosen.append(-max(options)[1])
-    assert lazy_greedy(function, limits) == chosen
+    lazy = lazy_greedy(function, limits)
+    assert lazy == chosen
+    deviation.rows(len(set(lazy) ^ set(chosen)), oracle="plain greedy", unit="wrong rules")
 
 
 SPACE = FeatureSpace(
@@ -202,7 +209,7 @@ def test_a_planted_rule_is_found_exactly():
     assert result.found[result.explained].all()
 
 
-def test_accuracy_does_not_fall_with_more_rules():
+def test_accuracy_does_not_fall_with_more_rules(deviation):
     X = mixed_rows(400)
 
     def rough(Z):
@@ -215,7 +222,8 @@ def test_accuracy_does_not_fall_with_more_rules():
         .validity
         for e1 in (1, 2, 4, 8, 16)
     ]
-    assert all(b >= a - 1e-12 for a, b in pairwise(shares))
+    fall = [a - b for a, b in pairwise(shares)]
+    deviation(fall, oracle="monotone in the rules", limit=1e-12, unit="fall of the share")
 
 
 def _by_hand(method, X):
@@ -236,7 +244,7 @@ def _by_hand(method, X):
     return np.array(matches), np.array(flips), np.array(costs)
 
 
-def test_oracle_assignment_is_the_cheapest_rule_that_works():
+def test_oracle_assignment_is_the_cheapest_rule_that_works(deviation):
     X, new = mixed_rows(400), mixed_rows(150, seed=2)
 
     def rough(Z):
@@ -247,13 +255,14 @@ def test_oracle_assignment_is_the_cheapest_rule_that_works():
     rows = np.flatnonzero(result.explained)
     matches, flips, costs = _by_hand(method, new[rows])
     works = matches & flips
-    assert np.array_equal(result.found[rows], works.any(0))
+    deviation.rows(result.found[rows] != works.any(0), oracle="every rule on every row")
     chosen = result.cf_group_ids[rows] - method.explanation(1).units[0].id
     for i in np.flatnonzero(works.any(0)):
-        assert costs[chosen[i], i] == pytest.approx(costs[works[:, i], i].min(), abs=1e-4)
+        told = {"oracle": "cheapest rule that works", "limit": 1e-6, "unit": "absolute cost"}
+        deviation.absolute(costs[chosen[i], i], costs[works[:, i], i].min(), **told)
 
 
-def test_without_oracle_the_first_matching_rule_answers():
+def test_without_oracle_the_first_matching_rule_answers(deviation):
     X, new = mixed_rows(400), mixed_rows(150, seed=2)
     method = AReS(Scores(planted), space=SPACE, oracle=False, max_rules=5).fit(X)
     result = method.explain(new, 1)
@@ -261,7 +270,8 @@ def test_without_oracle_the_first_matching_rule_answers():
     matches, flips, _ = _by_hand(method, new[rows])
     first = np.where(matches.any(0), matches.argmax(0), -1)
     chosen = result.cf_group_ids[rows] - method.explanation(1).units[0].id
-    assert np.array_equal(np.where(first >= 0, chosen, -1), first)
+    wrong = np.where(first >= 0, chosen, -1) != first
+    deviation.rows(wrong, oracle="every rule on every row")
     works = flips[first, np.arange(len(rows))]
     assert np.array_equal(result.found[rows], (first >= 0) & works)
     if not works.all():
@@ -345,15 +355,16 @@ def test_limits_on_size_hold():
     assert max(widths) <= 3
 
 
-def test_packed_rows_are_rows():
+def test_packed_rows_are_rows(deviation):
+    """Packed bits unpack to the same rows and count the same."""
     rng = np.random.default_rng(0)
     for n in (1, 63, 64, 65, 300):
         rows = rng.random((5, n)) < 0.4
-        assert np.array_equal(unpack(pack(rows), n), rows)
+        deviation.rows(unpack(pack(rows), n) != rows, oracle="plain masks", unit="wrong bits")
         assert np.array_equal(count(pack(rows)), rows.sum(1))
 
 
-def test_subgroups_equal_enumeration():
+def test_subgroups_equal_enumeration(deviation):
     X = mixed_rows(300)
     method = AReS(Scores(planted), space=SPACE).fit(X)
     rows, target = method._affected(1, method.train_)
@@ -370,7 +381,8 @@ def test_subgroups_equal_enumeration():
         for i, j in combinations(everything, 2)
         if i.feature < j.feature and (holds[i] & holds[j]).mean() >= 0.2
     }
-    assert set(outer.items) == want
+    oracle = "enumeration"
+    deviation.rows(len(set(outer.items) ^ want), oracle=oracle, unit="wrong subgroups")
     assert not outer.cut
 
 
@@ -383,19 +395,22 @@ def test_edges_isolate_frequent_values():
     assert len(feature_edges(np.zeros(10), 5)) == 0
 
 
-def test_bradley_terry_has_the_closed_form_of_two():
+def test_bradley_terry_has_the_closed_form_of_two(deviation):
+    """Bradley-Terry strengths of two features have the ratio of wins."""
     for wins, losses in ((3, 1), (10, 10), (1, 9)):
         strength = bradley_terry(np.array([[0.0, wins], [losses, 0.0]]), prior=1e-9)
-        assert strength[0] / strength[1] == pytest.approx(wins / losses, rel=1e-5)
+        ratio = strength[0] / strength[1]
+        deviation.relative(ratio, wins / losses, oracle="wins / losses", limit=1e-7)
 
 
-def test_bradley_terry_is_stationary():
+def test_bradley_terry_is_stationary(deviation):
     rng = np.random.default_rng(0)
     wins = rng.integers(1, 9, (5, 5)).astype(float)
     np.fill_diagonal(wins, 0)
     s = bradley_terry(wins, prior=1e-12)
     expected = ((wins + wins.T) * s[:, None] / (s[:, None] + s)).sum(1)
-    assert np.allclose(expected, wins.sum(1), rtol=1e-6)
+    told = {"oracle": "stationarity of the likelihood", "limit": 1e-10}
+    deviation.relative(expected, wins.sum(1), **told)
 
 
 def test_costs_of_unknown_features_are_refused():

@@ -24,7 +24,7 @@ def ellipsoids(m, d, seed=0, squeeze=1e-3):
 
 
 @pytest.mark.parametrize("squeeze", [1e-1, 1e-6])
-def test_projections_onto_ellipsoids_equal_clarabel(squeeze):
+def test_projections_onto_ellipsoids_equal_clarabel(squeeze, deviation):
     ball, mean, covariance, radius = ellipsoids(3, 5, squeeze=squeeze)
     points = np.random.default_rng(1).normal(size=(12, 5)) * 2
     which = torch.arange(12) % 3  # not sorted
@@ -34,23 +34,23 @@ def test_projections_onto_ellipsoids_equal_clarabel(squeeze):
         root = np.linalg.cholesky(np.linalg.inv(covariance[j])).T
         inside = cp.norm(root @ (x - mean[j])) <= np.sqrt(radius[j])
         cp.Problem(cp.Minimize(cp.sum_squares(x - point)), [inside]).solve(solver=cp.CLARABEL)
-        np.testing.assert_allclose(found, x.value, atol=2e-4)
+        deviation.absolute(found, x.value, oracle="cone program (Clarabel)", limit=2e-4)
         assert np.linalg.norm(found - point) <= np.linalg.norm(x.value - point) + 1e-5
     assert (ball.own_mahalanobis(ours, which) <= torch.as_tensor(radius)[which] + 1e-9).all()
 
 
-def test_a_warm_start_does_not_change_the_projection():
+def test_a_warm_start_does_not_change_the_projection(deviation):
     ball, *_ = ellipsoids(2, 4)
     points, which = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.zeros(8)
     points, which = points.double() * 3, which.long()
     cold, t = ball.project(points, which)
     for start in (t * 0.5, t * 2, t + 10):
         warm, _ = ball.project(points, which, start)
-        torch.testing.assert_close(warm, cold, atol=1e-9, rtol=0)
+        deviation.absolute(warm, cold, oracle="cold start", limit=1e-9)
 
 
-def test_nothing_is_proved_about_programs_that_have_a_point():
-    """Every program holds the centre of its ellipsoid, so no proof may be found."""
+def test_nothing_is_proved_about_programs_that_have_a_point(deviation):
+    """No program that holds the centre of its ellipsoid is proved to be infeasible."""
     ball, mean, *_ = ellipsoids(4, 3, seed=2)
     rng = np.random.default_rng(3)
     which = torch.arange(80) % 4
@@ -68,13 +68,16 @@ def test_nothing_is_proved_about_programs_that_have_a_point():
         which=which,
         ellipsoids=ball,
     )
-    assert (solve_programs(programs, max_iter=500).status != INFEASIBLE).all()
+    wrong = solve_programs(programs, max_iter=500).status == INFEASIBLE
+    deviation.rows(wrong, oracle="a point inside", unit="wrong programs")
     push, pull = torch.rand(80, 2).double(), torch.randn(80, 3).double()
     assert not programs.proved_empty(push, pull).any()
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_the_extension_finds_the_convex_optimum_when_the_model_is_linear_after_all(norm):
+def test_the_extension_finds_the_convex_optimum_when_the_model_is_linear_after_all(
+    norm, deviation
+):
     problem = PROBLEMS["binary_numeric"]()
     hidden = ToyModel(
         problem.model.weights.numpy(), problem.model.bias.numpy(), Task.CLASSIFICATION
@@ -92,17 +95,19 @@ def test_the_extension_finds_the_convex_optimum_when_the_model_is_linear_after_a
     cost = [np.abs(v).sum(1) if norm == "l1" else (v**2).sum(1) for v in delta]
     excess = cost[0] / cost[1] - 1
     assert excess.min() > -1e-3
-    assert np.median(excess) < 0.02
+    oracle = "the convex program"
+    deviation(np.median(excess), oracle=oracle, limit=0.02, unit="median relative cost")
 
 
-def test_the_extension_stays_dense_and_valid_on_a_curved_model():
+def test_the_extension_stays_dense_and_valid_on_a_curved_model(deviation):
     problem = PROBLEMS["binary_curved"]()
     method = problem.fitted(Artelt)
     result = method.explain(problem.x, target=1)
     assert result.found.all()
     density = method.densities_[1]
     log_density = density.log_density(torch.as_tensor(result.x_cfs).double())
-    assert (log_density >= density.threshold - 1e-3).all()
+    short = density.threshold - log_density
+    deviation(short, oracle="threshold", limit=1e-4, unit="missing log-density")
 
 
 def test_categories_are_kept_or_searched():
@@ -119,7 +124,7 @@ def test_categories_are_kept_or_searched():
     assert Status.INFEASIBLE.value not in b.status  # not all categories were tried
 
 
-def test_whole_numbers_and_relations_are_kept():
+def test_whole_numbers_and_relations_are_kept(deviation):
     features = (
         Feature(name="a", kind="integer", columns=(0,), step=0.125),
         Feature(name="b", kind="integer", columns=(1,), step=0.125),
@@ -138,8 +143,9 @@ def test_whole_numbers_and_relations_are_kept():
     result = Artelt(model, space=space, n_components=2).fit(rows).explain(x, target=1)
     cf = result.x_cfs[result.found]
     assert result.found.sum() >= 15
-    np.testing.assert_allclose(cf[:, :2] * 8, np.round(cf[:, :2] * 8), atol=1e-5)
-    assert (cf[:, 0] <= cf[:, 1] + 1e-6).all()
+    deviation.absolute(cf[:, :2] * 8, np.round(cf[:, :2] * 8), oracle="whole numbers", limit=1e-5)
+    broken = cf[:, 0] - cf[:, 1]
+    deviation(broken, oracle="relation a <= b", limit=1e-6, unit="absolute")
 
 
 def test_wrong_settings_are_named():

@@ -17,7 +17,7 @@ def shells(center, judge, **changes):
     return grow_shells(center, judge, like=center, rng=streams, **settings)
 
 
-def test_shells_follow_each_other_without_gaps():
+def test_shells_follow_each_other_without_gaps(deviation):
     center, seen = torch.tensor([[0.5, -0.5, 0.0]]), []
 
     def judge(points, rows):
@@ -28,11 +28,11 @@ def test_shells_follow_each_other_without_gaps():
     assert not found.ok.any()
     assert len(seen) == 6
     for number, radius in enumerate(seen):
-        assert float(radius.min()) >= 0.5 * number - 1e-5
-        assert float(radius.max()) <= 0.5 * (number + 1) + 1e-5
+        beyond = torch.maximum(0.5 * number - radius, radius - 0.5 * (number + 1))
+        deviation(beyond, oracle="radii of the shells", limit=1e-5, unit="absolute")
 
 
-def test_directions_are_uniform():
+def test_directions_are_uniform(deviation):
     center, ways = torch.zeros(1, 2), []
 
     def judge(points, rows):
@@ -41,10 +41,11 @@ def test_directions_are_uniform():
 
     shells(center, judge, samples=4000)
     counts = torch.histc(torch.cat(ways), 8, -np.pi, np.pi)
-    assert float((counts / counts.mean() - 1).abs().max()) < 0.1
+    share = counts / counts.mean()
+    deviation.absolute(share, 1.0, oracle="uniform law on 8 sectors", limit=0.1, unit="relative")
 
 
-def test_each_row_ends_at_its_own_shell():
+def test_each_row_ends_at_its_own_shell(deviation):
     center = torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
     bar = torch.linspace(0.2, 1.8, 30)
 
@@ -63,10 +64,11 @@ def test_each_row_ends_at_its_own_shell():
         return judge(points, some[rows])
 
     alone = shells(center[some], judge_some, samples=2000)
-    torch.testing.assert_close(alone.x, found.x[some])
+    deviation.absolute(alone.x, found.x[some], oracle="rows in a batch", limit=1e-6)
 
 
 def test_a_budget_ends_the_growth():
+    """A budget of no time ends the growth of shells at once."""
     center = torch.zeros(2, 2)
 
     def judge(points, rows):

@@ -42,14 +42,15 @@ def optimum(model, x, beta=0.1, aim=1.5e-4):
 
 
 @pytest.mark.parametrize("hide", [False, True])
-def test_linear_model_equals_the_elastic_net(hide):
+def test_linear_model_equals_the_elastic_net(hide, deviation):
     model = linear(hide=hide)
     _, x = rows(model)
     result = CEM(model, space=SPACE).explain(x, 1)
     best = optimum(model, x)
     assert np.array_equal(result.found, best.feasible.numpy())
     exact = objective(x + best.delta.numpy(), x)
-    assert (objective(result.x_cfs, x) / exact)[result.found].max() < 1.001
+    over = (objective(result.x_cfs, x) / exact)[result.found] - 1
+    deviation(over, oracle="elastic net by bisection", limit=2e-5, unit="relative cost")
 
 
 class Descent(CEM):
@@ -61,19 +62,19 @@ class Descent(CEM):
         return self._descend(problem)
 
 
-def test_fista_with_the_proximal_threshold_equals_the_elastic_net():
+def test_fista_with_the_proximal_threshold_equals_the_elastic_net(deviation):
     model = linear(hide=True)
     _, x = rows(model, n=20)
     result = Descent(model, space=SPACE, c_steps=9, max_iter=500).explain(x, 1)
     exact = objective(x + optimum(model, x).delta.numpy(), x)
-    ratio = (objective(result.x_cfs, x) / exact)[result.found]
+    ratio = objective(result.x_cfs, x) / exact
     assert result.found.all()
     assert np.median(ratio) < 1.01
-    assert ratio.max() < 1.03
+    deviation(ratio - 1, oracle="elastic net by bisection", limit=0.01, unit="relative cost")
 
 
 def test_the_papers_threshold_misses_the_minimum():
-    """Shrinking by beta instead of lr * beta: valid, but farther than necessary."""
+    """Shrinking by beta instead of lr * beta costs over 2 % more than the optimum on average."""
     model = linear(1)
     _, x = rows(model, n=20)
     settings = {"space": SPACE, "threshold": "paper", "c_steps": 9, "max_iter": 300}
@@ -93,7 +94,7 @@ def test_saturated_models_stand_still_under_the_papers_threshold():
     assert CEM(flat, **settings).explain(x, 1).found.all()
 
 
-def test_tangents_are_no_worse_than_fista_on_a_curved_model():
+def test_tangents_are_no_worse_than_fista_on_a_curved_model(deviation):
     model = linear(3, bend=0.2)
     _, x = rows(model, n=20)
     fast = CEM(model, space=SPACE).explain(x, 1)
@@ -101,11 +102,12 @@ def test_tangents_are_no_worse_than_fista_on_a_curved_model():
     assert fast.found.all()
     both = fast.found & slow.found
     ratio = objective(fast.x_cfs, x)[both] / objective(slow.x_cfs, x)[both]
-    assert ratio.mean() < 1.01
+    oracle = "FISTA, 8 x 400 steps"
+    deviation(ratio.mean() - 1, oracle=oracle, limit=0.01, unit="mean relative cost")
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.2])
-def test_negatives_move_away_from_no_information(bend):
+def test_negatives_move_away_from_no_information(bend, deviation):
     model = linear(4, bend=bend)
     train, x = rows(model)
     method = CEM(model, space=SPACE, pn_constraint=True).fit(train)
@@ -114,7 +116,8 @@ def test_negatives_move_away_from_no_information(bend):
     assert found.any()
     before, after = np.abs(x - b)[found], np.abs(result.x_cfs - b)[found]
     moved = np.abs(result.x_cfs - x)[found] > 1e-6
-    assert (after >= before - 1e-6)[moved].all()
+    back = (before - after)[moved]
+    deviation(back, oracle="distance of the row to b", limit=1e-6, unit="absolute")
     assert (
         objective(result.x_cfs, x)[found].mean()
         >= objective(CEM(model, space=SPACE).explain(x, 1).x_cfs, x)[found].mean() - 1e-6
@@ -122,7 +125,7 @@ def test_negatives_move_away_from_no_information(bend):
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.2])
-def test_positives_lie_between_no_information_and_the_row(bend):
+def test_positives_lie_between_no_information_and_the_row(bend, deviation):
     model = linear(5, bend=bend)
     train, x = rows(model)
     method = CEM(model, mode="PP", space=SPACE).fit(train)
@@ -131,12 +134,13 @@ def test_positives_lie_between_no_information_and_the_row(bend):
     assert found.mean() > 0.9
     pp = result.x_cfs[found]
     low, high = np.minimum(x[found], b), np.maximum(x[found], b)
-    assert ((pp >= low - 1e-6) & (pp <= high + 1e-6)).all()
+    beyond = np.maximum(low - pp, pp - high)
+    deviation(beyond, oracle="box between b and the row", limit=1e-6, unit="absolute")
     assert (np.abs(pp - b) <= np.abs(x[found] - b) + 1e-6).all()
     assert np.array_equal(model.predict(pp), model.predict(x[found]))
 
 
-def test_positives_of_a_linear_model_equal_the_elastic_net():
+def test_positives_of_a_linear_model_equal_the_elastic_net(deviation):
     model = linear(6)
     train, x = rows(model, n=20)
     method = CEM(model, mode="PP", space=SPACE).fit(train)
@@ -150,10 +154,13 @@ def test_positives_of_a_linear_model_equal_the_elastic_net():
     exact = objective(b.numpy() + best.delta.numpy(), b.numpy())
     ours = objective(result.x_cfs, b.numpy())
     assert (ours <= exact * 1.001 + 1e-5)[result.found].all()
+    over = ((ours - exact) / np.maximum(exact, 0.01))[result.found]
+    oracle = "elastic net by bisection"
+    deviation(over, oracle=oracle, limit=2e-3, unit="relative cost")
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.2])
-def test_margin_grows_with_kappa(bend):
+def test_margin_grows_with_kappa(bend, deviation):
     model = linear(7, bend=bend)
     _, x = rows(model)
     margins = []
@@ -161,7 +168,8 @@ def test_margin_grows_with_kappa(bend):
         result = CEM(model, kappa=kappa, space=SPACE).explain(x, 1)
         z = model.logits(torch.as_tensor(result.x_cfs[result.found])).numpy()
         margins.append((z[:, 1] - z[:, 0]).min())
-        assert margins[-1] >= kappa
+        short = kappa - margins[-1]
+        deviation(short, oracle="margin kappa", limit=0, unit="missing margin")
     assert margins[0] < margins[1] < margins[2]
 
 
@@ -197,6 +205,7 @@ def test_unreachable_class_is_not_found():
 
 
 def test_categories_without_information_may_be_left_only_from_the_mode():
+    """Under the PN rule a category may be left only if it is the mode."""
     space = FeatureSpace(
         (
             Feature(name="a", columns=(0,)),

@@ -62,18 +62,20 @@ def rows_of_space(n=500, seed=0):
     return torch.from_numpy(x.astype(np.float32))
 
 
-def check_inverse(dequantizer, x):
+def check_inverse(dequantizer, x, deviation):
     v, log_q = dequantizer.dequantize(x, torch.Generator().manual_seed(1))
     assert v.shape == x.shape
     assert log_q.shape == (len(x),)
     assert log_q.isfinite().all()
-    assert torch.equal(dequantizer.quantize(v), x)
+    back = dequantizer.quantize(v)
+    assert torch.equal(back, x)
+    deviation.absolute(back.detach(), x, oracle="the row itself", limit=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_quantize_is_the_exact_inverse(kind):
+def test_quantize_is_the_exact_inverse(kind, deviation):
     dequantizer = make(kind, SPACE)
-    check_inverse(dequantizer, rows_of_space())
+    check_inverse(dequantizer, rows_of_space(), deviation)
     v, _ = dequantizer.dequantize(rows_of_space(), torch.Generator().manual_seed(1))
     again, _ = dequantizer.dequantize(rows_of_space(), torch.Generator().manual_seed(1))
     assert torch.equal(v, again), "the same generator gives the same draws"
@@ -87,18 +89,20 @@ def test_quantize_is_the_exact_inverse(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_inverse_on_embedded_cards(name, kind):
+def test_inverse_on_embedded_cards(name, kind, deviation):
+    """Quantizing gives back the rows of the embedded datasets bit for bit."""
     split = load_dataset(name).split()
-    check_inverse(make(kind, split.space), torch.tensor(split.test.X[:200]))
+    check_inverse(make(kind, split.space), torch.tensor(split.test.X[:200]), deviation)
 
 
 @pytest.mark.data
 @pytest.mark.skipif("CEL_DATA" not in os.environ, reason="CEL_DATA does not name the data files")
 @pytest.mark.parametrize("name", FILES)
-def test_inverse_on_cards_with_files(name):
+def test_inverse_on_cards_with_files(name, deviation):
+    """Quantizing gives back the rows of the datasets with files bit for bit."""
     split = load_dataset(name).split()
     for kind in KINDS:
-        check_inverse(make(kind, split.space), torch.tensor(split.test.X[:500]))
+        check_inverse(make(kind, split.space), torch.tensor(split.test.X[:500]), deviation)
 
 
 def people():
@@ -162,7 +166,8 @@ def learn(q, log_prob, x, generator, steps=150):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bound_on_the_known_states(kind):
+def test_bound_on_the_known_states(kind, deviation):
+    """The bounds of 168 known states lie below their probabilities and estimate them."""
     space, x, log_p = people()
     dequantizer = make(kind, space)
     if kind is VariationalDequantizer:
@@ -176,7 +181,8 @@ def test_bound_on_the_known_states(kind):
             [importance_bound(log_prob, dequantizer, x, generator=generator) for _ in range(300)]
         )
     estimate = draws.logsumexp(0) - math.log(len(draws))
-    assert abs(float(estimate.exp().sum()) - 1) < 0.02
+    mass = float(estimate.exp().sum())
+    deviation.absolute(mass, 1, oracle="sum over all 168 states", limit=0.02)
     weights = log_p.exp()
     bound, exact = float((weights * draws.mean(0)).sum()), float((weights * log_p).sum())
     assert bound <= exact + 1e-6
@@ -218,7 +224,7 @@ def gaussian_cells(space, x, block_means):
     return log_prob, log_p
 
 
-def test_learned_dequantizer_tightens_the_bound():
+def test_learned_dequantizer_tightens_the_bound(deviation):
     x = rows_of_space(200).double()
     log_prob, exact = gaussian_cells(SPACE, x, [0.4, -0.3, 0.1])
     q = stirred(make(VariationalDequantizer, SPACE)).double()
@@ -237,11 +243,12 @@ def test_learned_dequantizer_tightens_the_bound():
     assert before.mean() + 0.1 < after.mean() < exact.mean()
     assert float((exact - after).mean()) < 0.25
     estimate = draws.logsumexp(0) - math.log(len(draws))
-    assert abs(float((estimate - exact).mean())) < 0.03
+    gap = float((estimate - exact).mean())
+    deviation.absolute(gap, 0, oracle="Gauss-Hermite quadrature", limit=0.03, unit="mean nats")
 
 
-def test_order_of_categories_does_not_change_the_bound():
-    """Relabelled blocks have the same law of v, column for column."""
+def test_order_of_categories_does_not_change_the_bound(deviation):
+    """The law of v is the same for every category: the largest of k uniform numbers is on."""
     block = Feature(name="c", kind="categorical", columns=(0, 1, 2), categories=(1, 2, 3))
     dequantizer = UniformDequantizer(space=FeatureSpace((block,)))
     means = []
@@ -253,7 +260,8 @@ def test_order_of_categories_does_not_change_the_bound():
             torch.cat((v[:, k : k + 1], v[:, [i for i in range(3) if i != k]]), 1).mean(0)
         )
     for mean in means:  # largest and other two of three uniform numbers
-        assert torch.allclose(mean, torch.tensor([0.75, 0.375, 0.375]), atol=0.01)
+        told = {"oracle": "means of ordered uniform numbers", "limit": 0.01}
+        deviation.absolute(mean, [0.75, 0.375, 0.375], **told)
 
 
 def test_fine_grids_can_be_left_alone_and_widths_are_checked():

@@ -66,8 +66,11 @@ def pairwise_distance(sets, mad):
 
 
 @pytest.mark.parametrize(("weight", "excess"), [(4.0, 1e-3), (0.5, 0.05)])
-def test_one_member_without_diversity_has_the_least_objective(weight, excess):
-    """Convex for a linear model. At the light weight of the paper the optimum is flat."""
+def test_one_member_without_diversity_has_the_least_objective(weight, excess, deviation):
+    """One member without diversity has the least hinge and distance of a linear model.
+
+    At the light weight of the paper the optimum is flat.
+    """
     model, rows, x = linear_problem()
     mad = mad_of(rows)
     result = sets_of(
@@ -80,12 +83,13 @@ def test_one_member_without_diversity_has_the_least_objective(weight, excess):
     hinge = np.maximum(0, 1 - (cf @ w.T + b) @ [-1, 1])
     value = hinge + weight / x.shape[1] * (np.abs(cf - x) / mad).sum(1)
     optimum = np.array([least_objective(model, row, mad, weight) for row in x])
-    assert (value >= optimum * (1 - 1e-5)).all()
-    assert (value <= optimum * (1 + excess)).all()
+    oracle = f"linear program (HiGHS), proximity weight {weight:g}"
+    told = {"oracle": oracle, "unit": "relative objective"}
+    deviation.excess(value, optimum, limit=excess, below=1e-5, **told)
 
 
-def test_one_member_without_diversity_is_wachter_up_to_the_margin_of_the_hinge():
-    """The hinge asks for margin 1, where Wachter stops at the boundary."""
+def test_one_member_without_diversity_is_wachter_up_to_the_margin_of_the_hinge(deviation):
+    """One member without diversity is Wachter's answer at margin 1, where the hinge ends."""
     model, rows, x = linear_problem()
     mad = mad_of(rows)
     # As if the boundary were at margin 1: what is nearest there is what the hinge asks for.
@@ -98,11 +102,11 @@ def test_one_member_without_diversity_is_wachter_up_to_the_margin_of_the_hinge()
         proximity_weight=4.0, posthoc_sparsity=None, max_iter=1500,
     )  # fmt: skip
     distances = [(np.abs(v - x) / mad).sum(1) for v in (ours.x_cfs, theirs)]
-    np.testing.assert_allclose(*distances, rtol=0.02)
-    np.testing.assert_allclose(ours.x_cfs, theirs, atol=0.01)
+    deviation.relative(*distances, oracle="Wachter", limit=0.02, unit="relative distance")
+    deviation.absolute(ours.x_cfs, theirs, oracle="Wachter", limit=0.01)
 
 
-def test_members_drift_apart_as_diversity_weighs_more():
+def test_members_drift_apart_as_diversity_weighs_more(deviation):
     model, rows, x = linear_problem()
     mad = mad_of(rows)
     spreads = []
@@ -113,11 +117,12 @@ def test_members_drift_apart_as_diversity_weighs_more():
         )  # fmt: skip
         assert not np.isnan(result.x_sets).any()
         spreads.append(pairwise_distance(result.x_sets, mad).mean())
-    assert (np.diff(spreads) >= -1e-3 * np.array(spreads[1:])).all()
+    fall = -np.diff(spreads) / spreads[1:]
+    deviation(fall, oracle="monotone in the weight", limit=1e-3, unit="relative fall")
     assert spreads[-1] > 2 * spreads[0]
 
 
-def test_members_come_nearer_as_proximity_weighs_more():
+def test_members_come_nearer_as_proximity_weighs_more(deviation):
     model, rows, x = linear_problem()
     mad = mad_of(rows)
     distances = []
@@ -129,25 +134,27 @@ def test_members_come_nearer_as_proximity_weighs_more():
         assert not np.isnan(result.x_sets).any()
         gap = (np.abs(result.x_sets - x[:, None]) / mad).sum(-1)
         distances.append(gap.mean())
-    assert (np.diff(distances) <= 1e-2 * np.array(distances[:-1])).all()
+    rise = np.diff(distances) / distances[:-1]
+    deviation(rise, oracle="monotone in the weight", limit=1e-2, unit="relative rise")
     assert distances[-1] < 0.9 * distances[0]
 
 
-def test_the_determinant_of_two_and_three_members_is_the_closed_form():
+def test_the_determinant_of_two_and_three_members_is_the_closed_form(deviation):
     weight = torch.tensor([1.0, 2.0], dtype=torch.float64)
     pair = torch.tensor([[[0.0, 0.0], [0.5, 0.25]]], dtype=torch.float64)  # distance 1
     expected = (1 + JITTER) ** 2 - 0.5**2
-    assert float(diversity_of(pair, weight, "dpp")) == pytest.approx(expected, rel=1e-12)
+    told = {"oracle": "determinant by hand", "limit": 1e-12}
+    deviation.relative(float(diversity_of(pair, weight, "dpp")), expected, **told)
     assert float(diversity_of(pair, weight, "logdet")) == pytest.approx(np.log(expected))
     assert float(diversity_of(pair, weight, "avg_dist")) == pytest.approx(0.5)
     three = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]]], dtype=torch.float64)
     a, b, c, e = 1 / 2, 1 / 4, 1 / 3, 1 + JITTER
     expected = e**3 + 2 * a * b * c - e * (a**2 + b**2 + c**2)
-    assert float(diversity_of(three, weight, "dpp")) == pytest.approx(expected, rel=1e-12)
+    deviation.relative(float(diversity_of(three, weight, "dpp")), expected, **told)
     assert float(diversity_of(three, weight, "avg_dist")) == pytest.approx(1 - (a + b + c) / 3)
 
 
-def test_determinants_stay_in_range_and_the_logarithm_does_not_underflow():
+def test_determinants_stay_in_range_and_the_logarithm_does_not_underflow(deviation):
     rng = np.random.default_rng(1)
     sets = torch.as_tensor(rng.random((5, 6, 4)))
     one = torch.ones(4, dtype=torch.float64)
@@ -161,10 +168,11 @@ def test_determinants_stay_in_range_and_the_logarithm_does_not_underflow():
     assert float(torch.linalg.det(kernel.float())) == 0.0
     value = float(diversity_of(tight, one, "logdet"))
     eigenvalues = np.linalg.eigvalsh(kernel[0].numpy())
-    assert value == pytest.approx(np.log(eigenvalues).sum(), rel=1e-6)
+    oracle = "eigenvalues (numpy)"
+    deviation.relative(value, np.log(eigenvalues).sum(), oracle=oracle, limit=1e-6)
 
 
-def test_the_determinant_of_returned_sets_is_between_zero_and_one():
+def test_the_determinant_of_returned_sets_is_between_zero_and_one(deviation):
     model, rows, x = linear_problem()
     weight = torch.as_tensor(1 / mad_of(rows))
     for search in SEARCHES:
@@ -172,23 +180,24 @@ def test_the_determinant_of_returned_sets_is_between_zero_and_one():
         whole = ~np.isnan(result.x_sets).any((1, 2))
         assert whole.sum() >= 4
         det = diversity_of(torch.as_tensor(result.x_sets[whole]), weight, "dpp")
-        assert (det > 0).all()
-        assert (det <= (1 + JITTER) ** 4).all()
+        wrong = (det <= 0) | (det > (1 + JITTER) ** 4)
+        deviation.rows(wrong, oracle="bounds of the determinant")
 
 
-def test_random_members_change_at_most_two_features_when_two_rounds_suffice():
+def test_random_members_change_at_most_two_features_when_two_rounds_suffice(deviation):
     model, rows, x = linear_problem(d=8, rows=80)
     x = x[np.argsort(-model.logits(torch.as_tensor(x))[:, 1].numpy())[:8]]
     result = sets_of(model, rows, x, total_CFs=10, samples=400, posthoc_sparsity=None)
     assert not np.isnan(result.x_sets).any()
     changed = (result.x_sets != x[:, None]).sum(-1)
     assert changed.max() == 2
+    deviation.rows(changed > 2, oracle="two rounds", unit="wrong members")
     assert changed.min() == 1
 
 
 @pytest.mark.parametrize("needed", [3, 5])
-def test_random_members_change_what_is_needed_when_two_rounds_do_not_suffice(needed):
-    """All weights are equal, so that class 1 takes `needed` features near their upper bound."""
+def test_random_members_change_what_is_needed_when_two_rounds_do_not_suffice(needed, deviation):
+    """Where the class takes 3 or 5 features near their bounds, at least so many change."""
     d = 6
     w = np.stack([np.zeros(d), np.ones(d)]).astype(np.float32)
     model = ToyModel(w, np.array([0, 0.2 - needed], dtype=np.float32), Task.CLASSIFICATION)
@@ -198,11 +207,12 @@ def test_random_members_change_what_is_needed_when_two_rounds_do_not_suffice(nee
     changed = (result.x_sets != x[:, None]).sum(-1)
     valid = ~np.isnan(result.x_sets).any(-1)
     assert valid.any(1).all()
-    assert changed[valid].min() >= needed
+    oracle = "number of features needed"
+    deviation.rows(changed[valid] < needed, oracle=oracle, unit="wrong members")
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_immutable_features_are_bit_equal(search):
+def test_immutable_features_are_bit_equal(search, deviation):
     problem = PROBLEMS["mixed"]()
     method = problem.fitted(DiCE, method=search, total_CFs=4, max_iter=60)
     result = method.explain(problem.x, target=1)
@@ -210,13 +220,12 @@ def test_immutable_features_are_bit_equal(search):
     fixed = ~problem.space.mutable_mask[problem.space.owner]
     valid = ~np.isnan(result.x_sets).any(-1)
     row = np.nonzero(valid)[0]
-    np.testing.assert_array_equal(
-        result.x_sets[valid][:, fixed].view(np.int32), problem.x[row][:, fixed].view(np.int32)
-    )
+    bits = [v[:, fixed].view(np.int32) for v in (result.x_sets[valid], problem.x[row])]
+    deviation.rows((bits[0] != bits[1]).any(1), oracle="bits of the row", unit="wrong members")
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_giving_small_changes_back_never_adds_changes_and_keeps_the_class(search):
+def test_giving_small_changes_back_never_adds_changes_and_keeps_the_class(search, deviation):
     model, rows, x = linear_problem()
     settings = {"method": search, "total_CFs": 6, "samples": 300, "max_iter": 60}
     plain = sets_of(model, rows, x, posthoc_sparsity=None, **settings)
@@ -228,15 +237,15 @@ def test_giving_small_changes_back_never_adds_changes_and_keeps_the_class(search
     before, after = (
         changed_features(x[row], r.x_sets[valid], space).sum(1) for r in (plain, sparse)
     )
-    assert (after <= before).all()
-    assert (model.predict(sparse.x_sets[valid]) == 1).all()
+    wrong = (after > before) | (model.predict(sparse.x_sets[valid]) != 1)
+    deviation.rows(wrong, oracle="members before", unit="wrong members")
     moved = [np.abs(r.x_sets[valid] - x[row]) for r in (plain, sparse)]
     assert (moved[1] <= moved[0] + 1e-6).all()
     assert moved[1].sum() < moved[0].sum()
 
 
-def test_a_small_change_is_taken_back_and_a_large_one_is_not():
-    """x1 does not matter: a change of it below the median deviation goes, a larger one stays."""
+def test_a_small_change_is_taken_back_and_a_large_one_is_not(deviation):
+    """A needless change below the median deviation is taken back, a larger one stays."""
     w = np.array([[0, 0], [4, 0]], dtype=np.float32)
     model = ToyModel(w, np.array([0, -2], dtype=np.float32), Task.CLASSIFICATION)
     rows = np.random.default_rng(2).random((101, 2)).astype(np.float32)
@@ -248,9 +257,11 @@ def test_a_small_change_is_taken_back_and_a_large_one_is_not():
     assert ((change > 0) & (change < 0.9 * small)).any()
     assert (change > 1.1 * small).any()
     kept = sparse.x_sets[0, :, 1]
-    np.testing.assert_array_equal(kept[change <= 0.99 * small], np.float32(0.5))
-    large = change > 1.01 * small
-    np.testing.assert_array_equal(kept[large], plain.x_sets[0, large, 1])
+    goes, stays = change <= 0.99 * small, change > 1.01 * small
+    deviation.rows(
+        (goes & (kept != np.float32(0.5))) | (stays & (kept != plain.x_sets[0, :, 1])),
+        oracle="median absolute deviation", unit="wrong members",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("search", SEARCHES)

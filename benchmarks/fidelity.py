@@ -1,0 +1,130 @@
+"""Run the fidelity tests and write docs/fidelity.md with the deviations that they measure.
+
+    CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/fidelity.py [--from FILE] [--out FILE]
+
+`--from` takes the results of an earlier `pytest tests/oracles --junitxml FILE` instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+ORACLES = ROOT / "tests" / "oracles"
+PAGE = ROOT / "docs" / "fidelity.md"
+WHAT = {
+    "wachter": "Wachter", "artelt": "Artelt", "dice": "DiCE", "cchvae": "CCHVAE",
+    "ppcef": "PPCEF", "cem": "CEM", "cegp": "CEGP", "cadex": "CADEX", "sace": "SACE",
+    "cearm": "CEARM", "ares": "AReS", "globe_ce": "GLOBECE", "glance": "GLANCE",
+    "tcrex": "TCREx",
+    "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
+    "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",
+    "closed_forms": "closed forms", "densities": "densities", "dequantization": "dequantizers",
+    "predictors": "predictors", "metrics_libraries": "metrics",
+}  # fmt: skip
+INTRO = """\
+# How methods and models are checked
+
+Every line is a test in `tests/oracles/`, against a closed form, an exact solver, another library or an exhaustive search. Beside
+these, one contract suite (`cel.testing`) runs over all methods: feasible, decodable, immutables equal bit for bit, found means
+valid on the real model, same seed same bytes, a row alone equals the row in a batch, order does not matter, budgets are obeyed.
+
+The *measured deviation* is the largest that the test saw, over all its rows and parameters; the test fails above the *limit*.
+A deviation that has one allowed side (a cost above the optimum, a missing margin) is 0 on that side. "holds" marks tests of a
+property that has no number. A *known gap* is a test that must fail as long as the gap is there. The page is written by
+`python benchmarks/fidelity.py`, which runs the tests; the last digits differ between machines.
+
+| what | statement | oracle | measured deviation | limit | file |
+|---|---|---|---|---|---|
+"""  # noqa: E501
+
+
+def listing() -> list[tuple[str, str, str, str]]:
+    """Return (what, statement, file, test) of every test function, in the order of the page."""
+    found = []
+    for path in sorted(ORACLES.glob("test_*.py")):
+        subject = re.sub(r"^test_(fidelity_)?", "", path.stem)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                words = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
+                    "_", " "
+                )
+                statement = words.splitlines()[0].rstrip(".").replace("|", "\\|")
+                found.append((WHAT[subject], statement, path.name, node.name))
+    order = list(WHAT.values())
+    return sorted(found, key=lambda line: (order.index(line[0]), line[2]))
+
+
+def measured(results: Path) -> dict[tuple[str, str], dict[tuple, float]]:
+    """Return the largest deviation for each (file, test) and (oracle, unit, limit, gap)."""
+    tests: dict[tuple[str, str], dict[tuple, float]] = {}
+    for case in ElementTree.parse(results).iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            sys.exit(f"{case.get('classname')}.{case.get('name')} failed: no page is written")
+        skipped = case.find("skipped")
+        expected = skipped is not None and skipped.get("type") == "pytest.xfail"
+        if skipped is not None and not expected:
+            continue
+        file = case.get("classname", "").split(".")[-1] + ".py"
+        seen = tests.setdefault((file, case.get("name", "").split("[")[0]), {})
+        for item in case.iter("property"):
+            told = json.loads(item.get("value", ""))
+            gap = skipped.get("message") if expected and told["value"] > told["limit"] else None
+            key = (told["oracle"], told["unit"], told["limit"], gap)
+            seen[key] = max(seen.get(key, 0.0), told["value"])
+    return tests
+
+
+def number(value: float) -> str:
+    """Two digits, and exponents without zeros: 0.0012, 3.4e-6."""
+    if value == 0 or value >= 1e-3:
+        return f"{value:.2g}"
+    return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
+
+
+def cells(seen: dict[tuple, float] | None) -> tuple[str, ...]:
+    """Return the columns oracle, measured deviation and limit."""
+    if seen is None:
+        return "", "not run", ""
+    if not seen:
+        return "", "holds", ""
+    oracles, values, limits = [], [], []
+    for (oracle, unit, limit, gap), value in seen.items():
+        oracles.append(oracle)
+        values.append(f"{number(value)} ({unit})" + (f", known gap: {gap}" if gap else ""))
+        limits.append(number(limit))
+    return tuple("<br>".join(c).replace("|", "\\|") for c in (oracles, values, limits))
+
+
+def page(results: Path) -> str:
+    tests = measured(results)
+    lines = []
+    for what, statement, file, test in listing():
+        oracle, value, limit = cells(tests.get((file, test)))
+        lines.append(f"| {what} | {statement} | {oracle} | {value} | {limit} | {file} |\n")
+    return INTRO + "".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--from", dest="results", type=Path)
+    parser.add_argument("--out", type=Path, default=PAGE)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = options.results or Path(folder) / "results.xml"
+        if options.results is None:
+            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", str(ORACLES)]
+            subprocess.run(command, cwd=ROOT, check=True)
+        options.out.write_text(page(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""docs/fidelity.md has one line for each fidelity test, and deviations are judged as they say."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WRITER = runpy.run_path(str(ROOT / "benchmarks" / "fidelity.py"))
+
+
+def test_the_page_lists_every_test_and_no_other():
+    lines = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.replace("\\|", "\0").split(" | ") for line in lines if line.endswith(".py |")]
+    told = [(r[0].removeprefix("| "), r[1].replace("\0", "\\|"), r[-1][:-2]) for r in rows]
+    assert told == [line[:3] for line in WRITER["listing"]()], "run benchmarks/fidelity.py again"
+    assert all(len(row) == 6 for row in rows)
+
+
+def test_no_line_of_the_page_was_left_out_of_the_run():
+    assert "not run" not in (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+
+
+def test_the_largest_deviation_of_a_test_is_told(tmp_path):
+    def case(name, value, inside=""):
+        told = json.dumps({"value": value, "limit": 1e-3, "oracle": "O", "unit": "u"})
+        told = told.replace('"', "&quot;")
+        return (
+            f'<testcase classname="tests.oracles.test_x" name="{name}"><properties>'
+            f'<property name="deviation" value="{told}"/></properties>{inside}</testcase>'
+        )
+
+    gap = '<skipped type="pytest.xfail" message="why"/>'
+    cases = [case("test_a[0]", 1e-5), case("test_a[1]", 3e-5), case("test_a[2]", 0.2, gap)]
+    path = tmp_path / "results.xml"
+    path.write_text(f"<testsuite>{''.join(cases)}</testsuite>", encoding="utf-8")
+    seen = WRITER["measured"](path)["test_x.py", "test_a"]
+    assert WRITER["cells"](seen)[1] == "3e-5 (u)<br>0.2 (u), known gap: why"
+    path.write_text(f"<testsuite>{case('test_a', 1, '<failure/>')}</testsuite>", encoding="utf-8")
+    with pytest.raises(SystemExit, match="test_a failed"):
+        WRITER["measured"](path)
+
+
+def test_deviations_above_the_limit_fail_and_are_recorded():
+    told = []
+    deviation = runpy.run_path(str(ROOT / "tests/oracles/conftest.py"))["Deviation"](told)
+    deviation([0.0, 1e-5], oracle="O", limit=1e-4, unit="u")
+    for wrong in (2e-4, float("nan")):
+        with pytest.raises(AssertionError, match="against O"):
+            deviation(wrong, oracle="O", limit=1e-4, unit="u")
+    with pytest.raises(AssertionError, match="below the optimum"):
+        deviation.excess([0.9], [1.0], oracle="O", limit=0.5)
+    assert [json.loads(text)["value"] for _, text in told[:2]] == [1e-5, 2e-4]
