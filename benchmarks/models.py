@@ -1,17 +1,21 @@
-"""Held-out quality of predictors and densities for both presets, one fold of every dataset.
+"""Held-out quality of predictors and densities for both presets, mean over folds.
 
-    CEL_DATA=... python benchmarks/models.py [-j JOBS] [--datasets a,b] [--out models.csv]
+    CEL_DATA=... python benchmarks/models.py [-j JOBS] [--datasets a,b] [--folds 0,1] [--out FILE]
 
 Predictors: accuracy or R2 on the test rows. Densities: mean log-likelihood per feature of test
-rows under the class (or value) that the predictor gives them. Seconds are CPU seconds.
+rows under the class (or value) that the predictor gives them. Seconds are CPU seconds of one fold.
+Every training is written to the file as it ends; a second call only does what is missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -19,7 +23,6 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 
 from cel.datasets import load_dataset
 from cel.models.generative import default_density
@@ -45,12 +48,12 @@ def quality(model, rows, task):
     return float(1 - residual.mean())
 
 
-def line(dataset, name, preset, limit):
-    from cel.models import MODELS  # here, because joblib would ship a half-filled registry
+def line(dataset, fold, name, preset, limit):
+    from cel.models import MODELS
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    split = load_dataset(dataset, binary=True).split()
+    split = load_dataset(dataset, binary=True).fold(fold)
     task = split.target.task
     options = {"preset": preset, "time_limit": limit}
     started = time.process_time()
@@ -69,36 +72,67 @@ def line(dataset, name, preset, limit):
         fitted = cls(**({} if name in ("lr", "linear") else options)).fit(split.loader("train"))
         value = quality(fitted, split.test, task)
     return {
-        "dataset": dataset, "model": name, "preset": preset, "value": value,
+        "dataset": dataset, "fold": fold, "model": name, "preset": preset, "value": value,
         "cpu_s": time.process_time() - started, "epochs": len(fitted.history_),
     }  # fmt: skip
+
+
+def trainings(datasets, folds, presets, limit):
+    for dataset in datasets:
+        regression = dataset in ("scm20d", "concrete", "synthetic", "diabetes", "yacht")
+        names = ("mlp_regressor", "linear") if regression else ("mlp", "lr")
+        for fold in folds:
+            for preset in presets:
+                yield dataset, fold, "density", preset, limit
+                yield dataset, fold, names[0], preset, limit
+            yield dataset, fold, names[1], "default", limit
+
+
+def run(tasks, jobs, out):
+    """Train what the file does not have yet and return all its lines."""
+    lines = pd.read_csv(out).to_dict("records") if Path(out).exists() else []
+    have = {(m["dataset"], m["fold"], m["model"], m["preset"]) for m in lines}
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+        waiting = [pool.submit(line, *t) for t in tasks if t[:4] not in have]
+        for done in as_completed(waiting):
+            lines.append(done.result())
+            pd.DataFrame(lines).to_csv(out, index=False)
+            print(lines[-1], flush=True)
+    return pd.DataFrame(lines)
+
+
+def tables(table):
+    """Print the tables of docs/models.md: means over folds, with the gap between the presets."""
+    means = table.groupby(["dataset", "model", "preset"])[["value", "cpu_s"]].mean().unstack()
+    for group in (["mlp", "lr"], ["mlp_regressor", "linear"], ["density"]):
+        part = means[means.index.get_level_values("model").isin([group[0]])].droplevel("model")
+        gap = part["value", "default"] - part["value", "paper"]
+        print("\n| dataset |" + (f" {group[1]} |" if group[1:] else ""), end="")
+        print(f" {group[0]} default | paper | gap | seconds default | seconds paper |")
+        print("|" + "---|" * (5 + len(group)))
+        for name, row in part.iterrows():
+            cells = [means.loc[name, m]["value", "default"] for m in group[1:]]
+            cells += [row["value", "default"], row["value", "paper"], gap[name]]
+            times = f"{row['cpu_s', 'default']:.1f} | {row['cpu_s', 'paper']:.1f}"
+            print(f"| {name} |", " | ".join(f"{c:.3f}" for c in cells), "|", times, "|")
+        total = part["cpu_s"].sum()
+        print(f"\ntogether {total['default']:.0f} s default, {total['paper']:.0f} s paper")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--folds", default="0,1,2,3,4")
+    parser.add_argument("--presets", default=",".join(PRESETS))
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds for one training")
     parser.add_argument("--out", default="models.csv")
     options = parser.parse_args()
-    tasks = []
-    for dataset in options.datasets.split(","):
-        regression = dataset in ("scm20d", "concrete", "synthetic", "diabetes", "yacht")
-        names = ("mlp_regressor", "linear") if regression else ("mlp", "lr")
-        tasks += [(dataset, "density", p) for p in PRESETS]
-        tasks += [(dataset, names[0], p) for p in PRESETS] + [(dataset, names[1], "default")]
-    made = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
-        delayed(line)(*t, options.limit) for t in tasks
-    )
-    lines = []
-    for one in made:
-        lines.append(one)
-        pd.DataFrame(lines).to_csv(options.out, index=False)
-        print(one, flush=True)
-    table = pd.DataFrame(lines)
-    for column in ("value", "cpu_s", "epochs"):
-        print(column)
-        print(table.pivot(index="dataset", columns=["model", "preset"], values=column).to_string())
+    folds = [int(f) for f in options.folds.split(",")]
+    presets = options.presets.split(",")
+    tasks = list(trainings(options.datasets.split(","), folds, presets, options.limit))
+    tables(run(tasks, options.jobs, options.out))
 
 
 if __name__ == "__main__":

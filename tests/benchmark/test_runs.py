@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -50,7 +51,7 @@ def test_metrics_can_be_recomputed_without_explaining_again(tiny, tmp_path):
 def test_misbehaving_methods_become_rows(tiny, tmp_path):
     bad = {
         "name": "bad", "datasets": ["moons"], "folds": [0],
-        "limits": {"time_s": 2, "grace_s": 1, "train_s": 3, "memory_mb": 1500},
+        "limits": {"time_s": 2, "grace_s": 5, "train_s": 5, "memory_mb": 1500},
         "methods": {
             "raises": {"method": "drill_methods:Raises"},
             "hangs": {"method": "drill_methods:Hangs"},
@@ -130,3 +131,108 @@ def test_jobs_and_shards_give_the_same_bytes(tiny, tmp_path):
     answer = CliRunner().invoke(app, ["merge", *map(str, parts), "--out", str(merged)])
     assert answer.exit_code == 0, answer.output
     assert (merged / "scores.parquet").read_bytes() == wanted
+
+
+def test_parts_of_a_suite_gather_in_one_folder(tiny, tmp_path):
+    whole, only = dict(tiny["methods"]), {"shells": tiny["methods"]["shells"]}
+    run(tiny | {"methods": only, "datasets": ["moons"]}, tmp_path / "r")
+    part = run(tiny | {"methods": only, "datasets": ["wine"], "folds": [0]}, tmp_path / "r")
+    assert (part.ran, part.total) == (1, 1)
+    assert set(_table(tmp_path / "r")["dataset"]) == {"moons", "wine"}
+    late = run(tiny | {"methods": {"again": whole["again"]}}, tmp_path / "r")
+    assert late.ran == 4
+    assert set(_table(tmp_path / "r")["method"]) == {"shells", "again"}
+    run(tiny | {"methods": only, "datasets": ["moons"], "seed": 1}, tmp_path / "r")
+    assert set(_table(tmp_path / "r")["dataset"]) == {"moons"}
+
+
+def test_a_run_can_be_read_where_its_methods_are_not_installed(tiny, tmp_path, monkeypatch):
+    import sys
+
+    from cel.report import write_report
+
+    run(tiny | {"datasets": ["moons"], "folds": [0]}, tmp_path / "r")
+    here = [p for p in sys.path if not p.endswith("benchmark")]
+    monkeypatch.setattr(sys, "path", here)
+    monkeypatch.delitem(sys.modules, "drill_methods", raising=False)
+    assert set(_table(tmp_path / "r")["method"]) == {"shells", "slow", "again"}
+    made = write_report(tmp_path / "r", tmp_path / "report")
+    assert "shells" in made.page.read_text(encoding="utf8")
+
+
+def test_stacked_training_makes_the_models_first(tiny, tmp_path):
+    suite = tiny | {
+        "classifiers": {"mlp": {"epochs": 3}}, "density": {"model": "maf", "epochs": 2},
+        "methods": {"shells": tiny["methods"]["shells"]},
+    }  # fmt: skip
+    events = []
+    summary = run(suite, tmp_path / "r", stack=True, watch=events.append)
+    assert (summary.done, summary.failed) == (4, 0)
+    stacks = [e["label"] for e in events if e["event"] == "stacked"]
+    assert stacks == [
+        f"{d}: 2 of {s}" for d in ("moons", "wine") for s in ("predictor", "density")
+    ]
+    first_cell = next(i for i, e in enumerate(events) if e.get("kind") == "cell")
+    assert all(e["event"] != "stacked" for e in events[first_cell:])
+    assert run(suite, tmp_path / "r", stack=True).ran == 0
+
+
+def test_a_stack_that_fails_leaves_its_models_to_the_blocks(tiny, tmp_path):
+    suite = tiny | {
+        "datasets": ["moons"], "methods": {"shells": tiny["methods"]["shells"]},
+        "classifiers": {"mlp": {"epochs": 3, "lr": 1e30}},
+    }  # fmt: skip
+    events = []
+    summary = run(suite, tmp_path / "r", stack=True, watch=events.append)
+    assert any(e["event"] == "stack_failed" for e in events)
+    assert (summary.ran, summary.done, summary.failed) == (2, 0, 2)
+    store, plan = open_run(tmp_path / "r")
+    assert cell_table(store, plan)["reason"].str.contains("loss was not finite").all()
+
+
+def test_a_cell_has_the_scores_that_its_parts_give(tmp_path):
+    """Dataset, model, density, method and orchestrator by hand: every score of the stored cell."""
+    from cel.benchmark.keys import seed_of
+    from cel.benchmark.stages import metric_entries
+    from cel.cf_methods import METHODS
+    from cel.datasets import load_dataset
+    from cel.metrics import MetricsOrchestrator
+    from cel.models import MODELS
+    from cel.result import EvaluationContext
+
+    suite = {
+        "name": "hand", "datasets": ["wine"], "folds": [1], "classifiers": {"lr": {}},
+        "density": {"model": "gmm"}, "methods": {"wachter": {}, "ppcef": {}},
+    }  # fmt: skip
+    run(suite, tmp_path / "r")
+    store, plan = open_run(tmp_path / "r")
+    (block,) = plan.blocks
+    split = load_dataset("wine", binary=True).fold(1)
+    model = MODELS.get("lr")(random_state=seed_of(block.predictor_key, "fit"))
+    model.fit(split.loader("train"))
+    x_train = np.concatenate([split.train.X, split.valid.X])
+
+    def labels(x):
+        return model.predict_proba(x).argmax(1)
+
+    density = MODELS.get("gmm")(random_state=seed_of(block.density_key, "fit"))
+    valid = (split.valid.X, labels(split.valid.X))
+    density.fit(split.train.X, labels(split.train.X), space=split.space, valid=valid)
+    context = EvaluationContext(
+        model=model, density=density, x_train=x_train, y_train=labels(x_train),
+        x_test=split.test.X, y_test=labels(split.test.X),
+    )  # fmt: skip
+    goal = split.target.desired_position
+    rows = split.test.X[labels(split.test.X) != goal]
+    for cell in block.cells:
+        extra = {"gen_model": density} if cell.method.method == "ppcef" else {}
+        seed = seed_of(cell.explain_key, "explain")
+        method = METHODS.get(cell.method.method)(model, random_state=seed, **extra).fit(split)
+        result = method.explain(rows, split.target.classes[goal]).with_context(context)
+        scores = MetricsOrchestrator(metrics=metric_entries(plan.suite)).compute(result)
+        table = collect(store, plan, times=False)
+        stored = table[table["method"] == cell.method.label].set_index("metric")["value"]
+        names = [n for n in stored.index if n in scores]
+        assert len(names) > 20
+        by_hand = np.array([float(scores[n]) for n in names])
+        np.testing.assert_array_equal(by_hand, stored[names].to_numpy())

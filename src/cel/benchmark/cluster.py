@@ -44,20 +44,16 @@ def run_on_dask(
         make: Any = LocalCluster
         cluster = make(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
     with Client(address or cluster) as client:
-        names = ("suite", "dataset", "fold", "model", "cells")
+        where = str(store.resolve())
         futures = [
-            client.submit(
-                run_task, {n: getattr(t, n) for n in names}, str(store.resolve()), device,
-                pure=False, retries=2,
-            )
-            for t in tasks
-        ]  # fmt: skip
+            client.submit(run_task, t.plain(), where, device, pure=False, retries=2) for t in tasks
+        ]
         for future in as_completed(futures, raise_errors=False):
             if future.status == "error":
                 task = tasks[futures.index(future)]
                 for key in task.cells:
                     reason = f"dask gave up: {future.exception()}"
-                    report({"event": "fail", "key": key, "label": task.dataset, "reason": reason})
+                    report({"event": "fail", "key": key, "label": task.label, "reason": reason})
                 continue
             for event in future.result():
                 report(event)

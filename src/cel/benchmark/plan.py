@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from cel.cf_methods import METHODS, BaseCounterfactualMethod
 from cel.errors import ConfigError
 from cel.protocols import Need, Scope, Task
 
-__all__ = ["Block", "Cell", "Plan", "make_plan", "method_class"]
+__all__ = ["Block", "Cell", "MethodFacts", "Plan", "make_plan", "method_class", "method_facts"]
 
 STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 1, "score": 1}
 
@@ -32,6 +33,30 @@ class Cell:
     def label(self) -> str:
         """A short name for people."""
         return f"{self.dataset}/{self.fold}/{self.model}/{self.method.label}"
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """What the plan must know of a method; kept with a run, so that reading needs no import."""
+
+    scope: Scope
+    tasks: frozenset[Task]
+    needs_density: bool
+    version: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        tasks = sorted(t.value for t in self.tasks)
+        return {
+            "scope": self.scope.value, "tasks": tasks, "needs_density": self.needs_density,
+            "version": self.version,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> MethodFacts:
+        """Rebuild them from plain values."""
+        tasks = frozenset(Task(t) for t in values["tasks"])
+        return cls(Scope(values["scope"]), tasks, values["needs_density"], values["version"])
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,7 @@ class Plan:
 
     suite: Suite
     blocks: tuple[Block, ...]
+    facts: Mapping[str, MethodFacts]
 
     @property
     def cells(self) -> list[Cell]:
@@ -69,7 +95,7 @@ class Plan:
         """Return every `of`-th block, starting with `number` (1-based)."""
         if not 1 <= number <= of:
             raise ConfigError(f"shard {number}/{of} does not exist; use 1/{of} to {of}/{of}")
-        return Plan(self.suite, self.blocks[number - 1 :: of])
+        return Plan(self.suite, self.blocks[number - 1 :: of], self.facts)
 
 
 def method_class(name: str) -> type[BaseCounterfactualMethod]:
@@ -86,14 +112,27 @@ def method_class(name: str) -> type[BaseCounterfactualMethod]:
     return found
 
 
-def make_plan(suite: Suite) -> Plan:
-    """Return all blocks of a suite; unknown names are refused here, before any work."""
+def method_facts(name: str) -> MethodFacts:
+    """Return what the plan must know of a method, by registry name or as `module:Class`."""
+    cls = method_class(name)
+    return MethodFacts(cls.scope, frozenset(cls.tasks), Need.DENSITY in cls.needs, cls.version)
+
+
+def make_plan(suite: Suite, known: Mapping[str, MethodFacts] | None = None) -> Plan:
+    """Return all blocks of a suite; unknown names are refused here, before any work.
+
+    Args:
+        suite: the suite.
+        known: facts of methods by implementation, instead of looking at their classes.
+    """
     from cel.datasets.cards import load_card
     from cel.models import MODELS
 
     for model in (*suite.classifiers, *suite.regressors):
         MODELS.get(model)
-    classes = {m.label: method_class(m.method) for m in suite.methods}
+    known = known or {}
+    names = {m.method for m in suite.methods}
+    facts = {n: known[n] if n in known else method_facts(n) for n in sorted(names)}
     blocks: list[Block] = []
     for name in suite.datasets:
         card = load_card(name)
@@ -101,13 +140,13 @@ def make_plan(suite: Suite) -> Plan:
         models = suite.classifiers if card.task is Task.CLASSIFICATION else suite.regressors
         for fold in suite.folds:
             for model, params in models.items():
-                blocks.append(_block(suite, classes, name, data, card.task, fold, model, params))
-    return Plan(suite, tuple(blocks))
+                blocks.append(_block(suite, facts, name, data, card.task, fold, model, params))
+    return Plan(suite, tuple(blocks), facts)
 
 
 def _block(
     suite: Suite,
-    classes: Any,
+    facts: Mapping[str, MethodFacts],
     name: str,
     data: Any,
     task: Task,
@@ -122,13 +161,14 @@ def _block(
     density = key_of("density", STAGE_VERSION["density"], predictor, dict(suite.density))
     cells = []
     for spec in suite.methods:
-        cls = classes[spec.label]
-        if task not in cls.tasks:
+        fact = facts[spec.method]
+        if task not in fact.tasks:
             continue
         explain = key_of(
             "explain", STAGE_VERSION["explain"], predictor,
-            density if Need.DENSITY in cls.needs else None, spec.method, cls.version,
-            dict(spec.params), _target_rule(suite, cls.scope), suite.max_rows, suite.limits.time_s,
+            density if fact.needs_density else None, spec.method, fact.version,
+            dict(spec.params), _target_rule(suite, fact.scope), suite.max_rows,
+            suite.limits.time_s,
         )  # fmt: skip
         score = key_of(
             "score", STAGE_VERSION["score"], explain, density, suite.metrics,

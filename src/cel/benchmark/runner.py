@@ -13,8 +13,9 @@ from typing import Any
 
 import cel
 from cel.benchmark.collect import write_scores
-from cel.benchmark.plan import Plan, make_plan
+from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.spec import Suite, load_suite
+from cel.benchmark.stacked import stackable
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor, Task
 from cel.errors import ConfigError, StoreError
@@ -60,14 +61,19 @@ def environment() -> dict[str, Any]:
 
 
 def open_run(out: str | Path) -> tuple[Store, Plan]:
-    """Open the store of an earlier run together with its plan."""
+    """Open the store of an earlier run together with its plan.
+
+    Methods that are not installed here are known from the run itself.
+    """
     if not (Path(out) / "store.json").exists():
         raise StoreError(f"{out} is not a run; start one with: cel run quick --out {out}")
     store = Store(out)
     suite = store.read_json("suite.json")
     if suite is None:
         raise StoreError(f"{out} holds no suite; start one with: cel run quick --out {out}")
-    return store, make_plan(Suite.from_dict(suite))
+    kept = store.read_json("methods.json") or {}
+    known = {name: MethodFacts.from_dict(f) for name, f in kept.items()}
+    return store, make_plan(Suite.from_dict(suite), known)
 
 
 def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> list[Task]:
@@ -97,9 +103,13 @@ def run(
     shard: tuple[int, int] | None = None,
     retry_failed: bool = False,
     device: str = "cpu",
+    stack: bool | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
     """Compute what is missing of a suite and write its score table.
+
+    A folder gathers what is run into it: parts of one suite, and methods added later, stand in one
+    table. A suite with other settings takes its place.
 
     Args:
         suite: packaged name, YAML file, dict or `Suite`.
@@ -109,37 +119,54 @@ def run(
         address: of a dask scheduler; None starts a local cluster.
         shard: (i, n) to do every n-th block only.
         retry_failed: also try cells that failed or were skipped before.
-        device: "cpu" or "cuda".
+        device: "cpu" or "cuda", for training.
+        stack: train the models of all folds of a dataset together first; None does so on CUDA.
         watch: called with every event.
     """
     if engine not in ("local", "dask"):
         raise ConfigError(f"unknown engine {engine!r}; use local or dask")
     started = time.perf_counter()
-    store, whole = Store(out), make_plan(load_suite(suite))
-    plan = whole if shard is None else whole.shard(*shard)
-    _remember(store, whole)
+    store, asked = Store(out), make_plan(load_suite(suite))
+    plan = asked if shard is None else asked.shard(*shard)
+    whole = _remember(store, asked)
     tasks = pending_tasks(plan, store, retry_failed=retry_failed)
     count = sum(len(t.cells) for t in tasks)
     store.log("run", suite=plan.suite.name, cells=len(plan.cells), open=count, argv=sys.argv[1:])
     record = _recorder(store, watch)
-    record({"event": "plan", "total": len(plan.cells), "open": count})
-    if tasks and engine == "local":
-        Supervisor(
-            store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
-            report=record, log=store.root / "workers.log",
-        ).run(tasks)  # fmt: skip
-    elif tasks:
-        from cel.benchmark.cluster import run_on_dask
+    record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
+    stacks = (
+        _stacks(plan, store) if tasks and (device == "cuda" if stack is None else stack) else []
+    )
+    for part in (stacks, tasks):
+        if part and engine == "local":
+            Supervisor(
+                store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
+                report=record, log=store.root / "workers.log",
+            ).run(part)  # fmt: skip
+        elif part:
+            from cel.benchmark.cluster import run_on_dask
 
-        run_on_dask(tasks, store.root, address, jobs, device, record)
+            run_on_dask(part, store.root, address, jobs, device, record)
     write_scores(store, whole)
     return _summary(store, plan, count, time.perf_counter() - started)
 
 
-def _remember(store: Store, plan: Plan) -> None:
+def _stacks(plan: Plan, store: Store) -> list[Task]:
+    plain = plan.suite.to_dict()
+    return [Task(plain, dataset, None, None, []) for dataset in stackable(plan, store)]
+
+
+def _remember(store: Store, plan: Plan) -> Plan:
+    """Note what this run is; return it together with what the folder had of the same suite."""
     store.sweep()
+    before = store.read_json("suite.json")
+    if before is not None:
+        _, earlier = open_run(store.root)
+        plan = make_plan(plan.suite.joined(earlier.suite), {**earlier.facts, **plan.facts})
     store.write_json("suite.json", plan.suite.to_dict())
+    store.write_json("methods.json", {name: f.to_dict() for name, f in plan.facts.items()})
     store.write_json("environment.json", environment())
+    return plan
 
 
 def _recorder(store: Store, watch: Watcher | None) -> Watcher:

@@ -147,6 +147,26 @@ class Suite:
             suite = replace(suite, folds=numbers)
         return suite
 
+    def joined(self, earlier: Suite) -> Suite:
+        """Return this suite with what an earlier part of it had besides.
+
+        Where both name a method or a model, this one counts. Other settings must be equal, or the
+        earlier suite has no part in it.
+        """
+        chosen = {"datasets", "folds", "methods", "classifiers", "regressors"}
+        settings = [f.name for f in fields(self) if f.name not in chosen]
+        if any(getattr(self, n) != getattr(earlier, n) for n in settings):
+            return self
+        mine = {m.label: m for m in self.methods}
+        return replace(
+            self,
+            datasets=tuple(dict.fromkeys([*earlier.datasets, *self.datasets])),
+            folds=tuple(sorted({*earlier.folds, *self.folds})),
+            methods=tuple(({m.label: m for m in earlier.methods} | mine).values()),
+            classifiers={**earlier.classifiers, **self.classifiers},
+            regressors={**earlier.regressors, **self.regressors},
+        )
+
     def with_setting(self, path: str, value: Any) -> Suite:
         """Return the suite with one setting changed, as in `methods.ppcef.alpha=50`."""
         head, *rest = path.split(".")

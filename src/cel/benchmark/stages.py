@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from cel.benchmark.store import Store
 from cel.protocols import Need, Task
 from cel.result import EvaluationContext, ExplanationResult
 
-__all__ = ["Workbench"]
+if TYPE_CHECKING:
+    from cel.models.inputs import FitRows
+
+__all__ = ["MODEL_STAGES", "Workbench"]
+
+MODEL_STAGES = ("predictor", "density")
 
 
 @lru_cache(maxsize=2)
@@ -60,57 +65,71 @@ class Workbench:
 
     def predictor(self) -> Any:
         """The trained model that is explained."""
-        return self._model("predictor", self.block.predictor_key, self._train_predictor)
+        return self._model("predictor")
 
     def density(self) -> Any:
         """The density of the rows, conditional on what the model predicts."""
-        return self._model("density", self.block.density_key, self._train_density)
+        return self._model("density")
 
-    def _model(self, stage: str, key: str, train: Any) -> Any:
-        from cel.models import load_model
+    def _model(self, stage: str) -> Any:
+        from cel.models import fit_many, load_model
 
         if stage in self._made:
             return self._made[stage]
-        if not self.store.intact(stage, key):
+        if self.missing(stage):
             started = time.perf_counter()
-            model = train(key)
-            with self.store.writing(stage, key, self._spec(stage)) as folder:
-                model.save(folder / "model.safetensors")
-                seconds = {"seconds": time.perf_counter() - started}
-                (folder / "time.json").write_text(json.dumps(seconds))
+            model, rows = self.recipe(stage)
+            fit_many([model], [rows])
+            self.keep(stage, model, time.perf_counter() - started)
         # Read back even what was just made, so that a resumed run sees the very same model.
-        model = load_model(self.store.folder(stage, key) / "model.safetensors")
+        model = load_model(self.store.folder(stage, self.key(stage)) / "model.safetensors")
         self._made[stage] = model
         return model
 
-    def _train_predictor(self, key: str) -> Any:
+    def key(self, stage: str) -> str:
+        """Return the key of the block's predictor or density."""
+        return self.block.predictor_key if stage == "predictor" else self.block.density_key
+
+    def missing(self, stage: str) -> bool:
+        """Whether the store has no intact predictor or density of this block."""
+        return not self.store.intact(stage, self.key(stage))
+
+    def recipe(self, stage: str) -> tuple[Any, FitRows]:
+        """Return the unfitted predictor or density of the block, and what it learns from."""
+        return self._predictor_recipe() if stage == "predictor" else self._density_recipe()
+
+    def keep(self, stage: str, model: Any, seconds: float) -> None:
+        """Store a fitted predictor or density."""
+        with self.store.writing(stage, self.key(stage), self._spec(stage)) as folder:
+            model.save(folder / "model.safetensors")
+            (folder / "time.json").write_text(json.dumps({"seconds": seconds}))
+
+    def _predictor_recipe(self) -> tuple[Any, FitRows]:
         from cel.models import MODELS
+        from cel.models.inputs import read_rows
 
         models = {**self.suite.classifiers, **self.suite.regressors}
-        cls = MODELS.get(self.block.model)
-        params = dict(models[self.block.model])
-        model = cls(random_state=seed_of(key, "fit"), device=self.device, **params)
-        return model.fit(self.split.loader("train", seed=0))
+        params = self._options("predictor")
+        model = MODELS.get(self.block.model)(**params, **models[self.block.model])
+        return model, read_rows(self.split.loader("train", seed=0), None, None, None)
 
-    def _train_density(self, key: str) -> Any:
+    def _density_recipe(self) -> tuple[Any, FitRows]:
         from cel.models import MODELS
         from cel.models.generative import default_density
+        from cel.models.inputs import read_rows
 
-        options = dict(self.suite.density)
-        name = options.pop("model", None)
-        shared: dict[str, Any] = {
-            "random_state": seed_of(key, "fit"),
-            "device": self.device,
-            **options,
-        }
-        split = self.split
+        options = self._options("density") | dict(self.suite.density)
+        name, split = options.pop("model", None), self.split
         model = (
-            default_density(split.space, **shared) if name is None else MODELS.get(name)(**shared)
+            default_density(split.space, **options)
+            if name is None
+            else MODELS.get(name)(**options)
         )
-        valid = (split.valid.X, self._predict(split.valid.X))
-        return model.fit(
-            split.train.X, self._predict(split.train.X), space=split.space, valid=valid
-        )
+        fit, valid = ((part.X, self._predict(part.X)) for part in (split.train, split.valid))
+        return model, read_rows(*fit, split.space, valid)
+
+    def _options(self, stage: str) -> dict[str, Any]:
+        return {"random_state": seed_of(self.key(stage), "fit"), "device": self.device}
 
     def _predict(self, x: np.ndarray) -> np.ndarray:
         model = self.predictor()

@@ -24,19 +24,28 @@ MAX_DEATHS = 2  # a cell that has seen this many workers die is given up
 
 @dataclass
 class Task:
-    """The open cells of one block."""
+    """The open cells of one block; without fold and model, the models of a whole dataset."""
 
     suite: dict[str, Any]
     dataset: str
-    fold: int
-    model: str
+    fold: int | None
+    model: str | None
     cells: list[str]
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 
+    def plain(self) -> dict[str, Any]:
+        """Return what a worker has to know."""
+        names = ("suite", "dataset", "fold", "model", "cells")
+        return {n: getattr(self, n) for n in names}
+
     def line(self) -> str:
         """Return the task as one JSON line."""
-        names = ("suite", "dataset", "fold", "model", "cells")
-        return json.dumps({n: getattr(self, n) for n in names}, default=str) + "\n"
+        return json.dumps(self.plain(), default=str) + "\n"
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return f"{self.dataset}/{self.fold}/{self.model}" if self.model else self.dataset
 
 
 @dataclass
@@ -196,9 +205,7 @@ class Supervisor:
             task.cells = [c for c in task.cells if c != event["key"]]
             watch.key, watch.deadline = None, float("inf")
         elif kind == "block_failed":
-            for key in task.cells:
-                self._tell({**event, "event": "fail", "key": key, "label": self._name(task)})
-            task.cells = []
+            self._lose(task, task.cells, event)
         if kind not in ("ready", "idle", "block_failed"):
             self._tell(event)
         return bool(kind == "idle")
@@ -219,19 +226,23 @@ class Supervisor:
             "memory": f"killed: more than {self.memory_mb} MB",
             "died": "the worker process died twice (killed, or out of memory)",
         }[reason]
+        label = watch.label or task.label
         if give_up:
-            lost = [watch.key] if watch.key is not None else list(task.cells)
-            for key in lost:
-                event = {"event": "fail", "key": key, "label": watch.label or self._name(task)}
-                self._tell({**event, "status": reason, "reason": what})
-            task.cells = [c for c in task.cells if c not in lost]
+            lost = [watch.key] if watch.key is not None else task.cells
+            self._lose(task, lost, {"label": label, "status": reason, "reason": what})
         else:
-            self._tell({"event": "worker_died", "label": watch.label or self._name(task)})
-        if task.cells and not self._stop.is_set():
+            self._tell({"event": "worker_died", "label": label})
+        if (task.cells or (task.model is None and not give_up)) and not self._stop.is_set():
             self._put(task)
 
-    def _name(self, task: Task) -> str:
-        return f"{task.dataset}/{task.fold}/{task.model}"
+    def _lose(self, task: Task, keys: list[str], about: dict[str, Any]) -> None:
+        """Report cells as failed; a stack that fails leaves its models to the blocks."""
+        about = {"label": task.label, **about}
+        for key in keys:
+            self._tell({**about, "event": "fail", "key": key})
+        if task.model is None:
+            self._tell({**about, "event": "stack_failed"})
+        task.cells = [c for c in task.cells if c not in keys]
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

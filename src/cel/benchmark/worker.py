@@ -27,29 +27,29 @@ def work(task: dict[str, Any], store_path: str, device: str, emit: Emit) -> None
     """Do the cells of one block and tell about each."""
     from cel.benchmark.plan import make_plan
     from cel.benchmark.spec import Suite
+    from cel.benchmark.stacked import train_together
     from cel.benchmark.stages import Workbench
     from cel.benchmark.store import Store
 
     suite = Suite.from_dict(task["suite"])
+    if task["fold"] is None:
+        train_together(suite, task["dataset"], Store(store_path), device, emit)
+        return
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
     (block,) = make_plan(part).blocks
     bench = Workbench(suite, block, Store(store_path), device)
     wanted = set(task["cells"])
     limits = suite.limits
-    _attempt(
-        bench, "train", block.label, limits.train_s * 2 + limits.grace_s, emit, bench.predictor
-    )
+    train_s = limits.train_s * 2 + limits.grace_s
+    cell_s = limits.time_s + limits.grace_s + limits.train_s  # some methods train a model too
+    emit({"event": "start", "kind": "train", "label": block.label, "seconds": train_s})
+    for stage, model in (("predictor", bench.predictor), ("density", bench.density)):
+        model()
+        emit({"event": "stage", "stage": stage, "label": block.label})
     for cell in block.cells:
         if cell.score_key not in wanted:
             continue
-        seconds = limits.time_s + limits.grace_s + limits.train_s
-        _attempt_cell(bench, cell, seconds, emit)
-
-
-def _attempt(bench: Any, kind: str, label: str, seconds: float, emit: Emit, act: Any) -> None:
-    emit({"event": "start", "kind": kind, "label": label, "seconds": seconds})
-    act()
-    emit({"event": "end", "kind": kind, "label": label})
+        _attempt_cell(bench, cell, cell_s, emit)
 
 
 def _attempt_cell(bench: Any, cell: Any, seconds: float, emit: Emit) -> None:
@@ -58,6 +58,7 @@ def _attempt_cell(bench: Any, cell: Any, seconds: float, emit: Emit) -> None:
     started = time.perf_counter()
     try:
         bench.explain(cell)
+        emit({"event": "stage", "stage": "explain", "label": cell.label})
         bench.score(cell)
     except (UnsupportedError, MissingInputError) as refusal:
         emit({"event": "skip", "reason": str(refusal), **about})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from cel.cli.output import console
 from cel.cli.tables import show_table
@@ -32,7 +35,10 @@ def run(
     engine: Annotated[str, typer.Option(help="local or dask")] = "local",
     address: Annotated[str | None, typer.Option(help="dask scheduler, tcp://...")] = None,
     shard: Annotated[str | None, typer.Option(help="i/n: do every n-th block")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu or cuda, for training")] = "cpu",
+    stack: Annotated[
+        bool | None, typer.Option(help="train the folds of a dataset together; default: on CUDA")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option(help="try failed and skipped cells again")] = False,
     dry_run: Annotated[bool, typer.Option(help="show the cells and do nothing")] = False,
 ) -> None:
@@ -50,12 +56,12 @@ def run(
     if dry_run:
         _show_plan(spec, where)
         return
-    again = f"cel run {suite} --out {where}"
+    again = shlex.join(["cel", *sys.argv[1:]])
     with RunProgress(console()) as progress:
         try:
             summary = run_suite(
                 spec, where, jobs=jobs, engine=engine, address=address, shard=_shard(shard),
-                retry_failed=retry_failed, device=device, watch=progress,
+                retry_failed=retry_failed, device=device, stack=stack, watch=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.stop()
@@ -148,7 +154,7 @@ def status(
     bad = cells[~cells["state"].isin(["done", "missing", "skip"])]
     for line in bad.head(20).itertuples():
         where = f"{line.dataset}/{line.fold}/{line.model}/{line.method}"
-        console().print(f"[red]{line.state}[/] {where}: {line.reason}", highlight=False)
+        console().print(f"[red]{line.state}[/] {where}: {escape(line.reason)}", highlight=False)
 
 
 def clean(

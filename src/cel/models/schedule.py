@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from math import ceil
 from typing import Any, Literal
 
 from cel.errors import ConfigError
@@ -21,6 +22,7 @@ class Schedule:
         patience: epochs without a relative improvement of the validation loss before stopping.
         batch_size: rows per step, at most.
         min_batches: steps per epoch, at least: small tables get smaller batches, down to 32 rows.
+        min_steps: steps in all that must be allowed: small tables get more epochs.
         lr: step size of Adam.
         min_delta: smallest relative improvement that counts against `patience`.
         weight_decay: coefficient of the L2 penalty (decoupled).
@@ -29,13 +31,14 @@ class Schedule:
         time_limit: seconds after which training ends with the best weights so far.
 
     >>> Schedule(epochs=10).override(lr=0.1, epochs=None)
-    Schedule(epochs=10, patience=10, batch_size=256, min_batches=1, lr=0.1, ...)
+    Schedule(epochs=10, patience=10, batch_size=256, min_batches=1, min_steps=1, lr=0.1, ...)
     """
 
     epochs: int = 100
     patience: int = 10
     batch_size: int = 256
     min_batches: int = 1
+    min_steps: int = 1
     lr: float = 1e-3
     min_delta: float = 1e-4
     weight_decay: float = 0.0
@@ -49,6 +52,7 @@ class Schedule:
             "patience",
             "batch_size",
             "min_batches",
+            "min_steps",
             "lr",
             "clip",
             "time_limit",
@@ -62,26 +66,30 @@ class Schedule:
     def override(self, **changes: Any) -> Schedule:
         """Return a copy with other settings; None keeps the present one.
 
-        A batch size that is given holds for tables of every size.
+        A batch size or a number of epochs that is given holds for tables of every size.
         """
         known = {f.name for f in fields(self)}
         given = {k: v for k, v in changes.items() if v is not None and k in known}
-        if "batch_size" in given:
-            given.setdefault("min_batches", 1)
+        for name, least in (("batch_size", "min_batches"), ("epochs", "min_steps")):
+            if name in given:
+                given.setdefault(least, 1)
         return replace(self, **given)
 
     def for_rows(self, n: int) -> Schedule:
-        """Return the schedule with the batch size for a table of `n` rows.
+        """Return the schedule with batch size and epochs for a table of `n` rows.
 
-        >>> Schedule(batch_size=512, min_batches=8).for_rows(1000).batch_size
-        96
+        >>> small = Schedule(epochs=50, batch_size=512, min_batches=8, min_steps=1100)
+        >>> fitted = small.for_rows(1000)
+        >>> fitted.batch_size, fitted.epochs
+        (96, 100)
         """
-        if self.min_batches == 1:
-            return self
-        # Multiples of 32: folds that differ by a row have the same batches.
-        fair = n // self.min_batches // SMALLEST_BATCH * SMALLEST_BATCH
-        size = min(self.batch_size, max(fair, SMALLEST_BATCH))
-        return replace(self, batch_size=size, min_batches=1)
+        size = self.batch_size
+        if self.min_batches > 1:
+            # Multiples of 32: folds that differ by a row have the same batches.
+            fair = n // self.min_batches // SMALLEST_BATCH * SMALLEST_BATCH
+            size = min(size, max(fair, SMALLEST_BATCH))
+        epochs = max(self.epochs, ceil(self.min_steps / ceil(max(n, 1) / size)))
+        return replace(self, batch_size=size, epochs=epochs, min_batches=1, min_steps=1)
 
 
 PREDICTOR_PRESETS = {

@@ -9,7 +9,6 @@ import pandas as pd
 
 from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
 from cel.benchmark.collect import cell_table
-from cel.benchmark.plan import method_class
 from cel.protocols import Task
 from cel.report.catalogue import method_title, scope_of
 from cel.report.tables import BASELINE, baseline_path, with_baselines
@@ -65,7 +64,7 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
         extra = shipped.rename(columns={"value": "rows"})[list(cells.columns.drop("state"))]
         cells = pd.concat([cells, extra.assign(state="done", reason="")], ignore_index=True)
     tasks = {b.dataset: b.task for b in plan.blocks}
-    scopes = {m.label: method_class(m.method).scope.value for m in plan.suite.methods}
+    scopes = {m.label: plan.facts[m.method].scope.value for m in plan.suite.methods}
     for table in (scores, cells):
         table["paradigm"] = [
             _paradigm(m, tasks[d], scopes)
