@@ -12,6 +12,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
+from cel.space.target import distinct
 
 if TYPE_CHECKING:
     from cel.cf_methods.base import BaseCounterfactualMethod
@@ -149,8 +150,8 @@ def _targets(target: Any, y: np.ndarray, view: ModelView, outcome: Target | None
     labels = np.asarray(target, dtype=object).ravel()
     if labels.size not in (1, len(y)):
         raise DataError(f"{labels.size} targets for {len(y)} rows")
-    known = {label: _position(label, view, outcome) for label in set(labels.tolist())}
-    positions = np.array([known[label] for label in labels.tolist()], dtype=np.int64)
+    codes, found = distinct(labels)
+    positions = np.array([_position(v, view, outcome) for v in found], dtype=np.int64)[codes]
     return np.array(np.broadcast_to(positions, y.shape))
 
 

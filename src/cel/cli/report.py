@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from cel.cli.output import console
+from cel.errors import StoreError
 
-__all__ = ["report"]
+__all__ = ["latest_run", "report"]
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="folder of a run")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="folder of a run; the latest in runs/ by default")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="folder to write; RUN/report by default")
     ] = None,
@@ -24,6 +27,7 @@ def report(
     """Write the report of a run."""
     from cel.report import write_report
 
+    folder = folder if folder is not None else latest_run(Path("runs"))
     made = write_report(folder, out, baselines=baselines)
     size = made.page.stat().st_size / 2**20
     console().print(
@@ -31,3 +35,11 @@ def report(
         f"Open [bold]{made.page}[/] ({size:.1f} MB, works offline)",
         soft_wrap=True,
     )
+
+
+def latest_run(folder: Path) -> Path:
+    """Return the run in `folder` that was worked on last."""
+    runs = [p.parent for p in folder.glob("*/suite.json")]
+    if not runs:
+        raise StoreError(f"no run in {folder}/; start one with: cel run quick")
+    return max(runs, key=lambda run: (run / "suite.json").stat().st_mtime_ns)

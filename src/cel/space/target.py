@@ -6,12 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cel.errors import ConfigError, DataError
 from cel.protocols import Task
 from cel.registry import did_you_mean
 
-__all__ = ["Target"]
+__all__ = ["Target", "distinct"]
+
+
+def distinct(labels: Any) -> tuple[np.ndarray, list[Any]]:
+    """Return for every label its place among the different ones, and these, as plain values.
+
+    >>> codes, labels = distinct(["no", "yes", "no"])
+    >>> codes.tolist(), labels
+    ([0, 1, 0], ['no', 'yes'])
+    """
+    flat = np.asarray(labels).ravel()
+    try:
+        codes, found = pd.factorize(flat, use_na_sentinel=False)
+    except TypeError as error:
+        raise DataError(f"labels must be plain values, not containers: {error}") from None
+    return codes, found.tolist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +85,9 @@ class Target:
             low, width = np.array(self.lower), np.array(self.upper) - np.array(self.lower)
             return np.asarray((values - low) / np.where(width > 0, width, 1.0))
         table = {label: i for i, label in enumerate(self.classes)}
-        return np.array([self._lookup(table, v) for v in values.ravel().tolist()], dtype=np.int64)
+        codes, labels = distinct(values)
+        positions = np.array([self._lookup(table, v) for v in labels], dtype=np.int64)
+        return np.asarray(positions[codes])
 
     def decode(self, y: Any) -> np.ndarray:
         """Return labels (n,) or values in original units (n, m)."""
