@@ -65,10 +65,11 @@ def setting(name):
         x_test=split.test.X, y_test=labels["test"],
     )  # fmt: skip
     goal = split.target.desired_position or 0
+    order = np.random.default_rng(0)  # parts of a split are in the order of their content
     pool = np.concatenate(
         [split.test.X[labels["test"] != goal], split.train.X[labels["train"] != goal]]
     )
-    return split, model, density, context, pool, split.target.classes[goal]
+    return split, model, density, context, order.permutation(pool), split.target.classes[goal]
 
 
 def draw(pool, n):

@@ -54,6 +54,20 @@ def test_rows_that_get_nowhere_are_given_up():
     assert len(calls) < 15
 
 
+def test_patience_ends_rows_whose_cost_is_negative():
+    calls = []
+
+    def creeping(x, rows):
+        calls.append(len(x))
+        return -1 - 1e-7 * len(calls) + 0 * x.sum(-1)
+
+    gradient_search(
+        _far, torch.ones(4, 2), stepper=Sgd(0.1), project=lambda x, rows: x,
+        accept=_accept(0.5), cost=creeping, steps=500, patience=10,
+    )  # fmt: skip
+    assert len(calls) < 15
+
+
 def test_a_loss_without_gradient_is_flat():
     value, grad = row_gradient(lambda x, rows: torch.ones(3), torch.rand(3, 2), torch.arange(3))
     assert value.tolist() == [1.0, 1.0, 1.0]

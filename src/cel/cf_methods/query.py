@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cel.cf_methods.view import ModelView
-from cel.search import Budget, RowStreams
+from cel.search import Budget, LastOf, RowStreams
 from cel.space.region import Region
 
 __all__ = ["Answer", "Query", "TrainRows"]
@@ -75,13 +76,17 @@ class Query:
 
     def project(self, x: Tensor, rows: Tensor) -> Tensor:
         """Project points (a, d) onto the box and simplices of the given rows."""
-        out: Tensor = self._region(rows).project(x)
+        out: Tensor = self._last_region(rows).project(x)
         return out
 
     def accept(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Snap points (a, d) and tell whether they have the wanted outcome with a small margin."""
         seen: Tensor = self._region(rows).snap(x)
         return seen, self.model.margin(seen, self.target[rows]) >= MARGIN
+
+    @cached_property
+    def _last_region(self) -> LastOf[Region]:
+        return LastOf(self._region)
 
     def _region(self, rows: Tensor) -> Region:
         whole = len(rows) == len(self.x) and bool((rows[1:] > rows[:-1]).all())

@@ -15,6 +15,7 @@ from cel.search import Budget
 __all__ = ["ModelView"]
 
 CHUNK_VALUES = 2**24  # entries of one matrix handed to a model
+CHUNK_ROWS = 1024  # of a network on the CPU: what its layers make of them stays in the cache
 
 
 class ModelView:
@@ -59,6 +60,8 @@ class ModelView:
         if len(x) == 0:
             return torch.zeros(0, self.n_outputs, dtype=x.dtype, device=x.device)
         size = max(1, CHUNK_VALUES // max(x.shape[1], 1))
+        if self.differentiable and x.device.type == "cpu":
+            size = min(size, CHUNK_ROWS)
         return torch.cat([self._scores(part) for part in torch.split(x, size)])
 
     def _scores(self, x: Tensor) -> Tensor:

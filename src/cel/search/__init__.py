@@ -14,6 +14,7 @@ from cel.search.closed_forms import (
 from cel.search.gradient import Found, gradient_search, row_gradient
 from cel.search.least_change import least_change_search
 from cel.search.linearised import Demands, linearised_search
+from cel.search.memo import LastOf
 from cel.search.neighbours import nearest
 from cel.search.sparsify import revert_features
 from cel.search.steppers import Adam, Fista, Sgd, soft_threshold
@@ -26,6 +27,7 @@ __all__ = [
     "Demands",
     "Fista",
     "Found",
+    "LastOf",
     "Nearest",
     "RowStreams",
     "Sgd",

@@ -65,7 +65,7 @@ class Found:
         """Keep, in place, those of the points (a, d) that are accepted and cheaper than before.
 
         Returns:
-            (a,) bool, rows whose cost fell by more than a relative 1e-5.
+            (a,) bool, rows whose cost, of either sign, fell by more than a relative 1e-5.
         """
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=x.device)
@@ -76,7 +76,7 @@ class Found:
         better = price < old
         chosen = rows[better]
         self.x[chosen], self.cost[chosen], self.ok[chosen] = seen[better], price[better], True
-        return better & ~(price > old * (1 - 1e-5))
+        return better & ~(price > old - 1e-5 * old.abs())
 
 
 def row_gradient(loss: RowFunction, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,8 +132,8 @@ class _Live:
         return at[best.offer(points, self.rows[at], accept, cost)]
 
     def compact(self) -> _Live:
-        """Drop ended rows when they are the majority."""
-        if int(self.live.sum()) * 2 > len(self.live):
+        """Drop ended rows when they are a tenth; copying the others costs less than a step."""
+        if int(self.live.sum()) * 10 > len(self.live) * 9:
             return self
         keep = self.live.nonzero()[:, 0]
         parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
@@ -161,7 +161,7 @@ def gradient_search(
     `check_every` steps and after the last one. A row ends when it is accepted and `stop_at_first`
     is set, when it has been accepted and its best cost has not improved by a relative 1e-5 for
     `patience` steps, or when it was never accepted and its loss has not fallen by a relative 1e-3
-    for `give_up` steps. Ended rows leave the batch when at least half have ended.
+    for `give_up` steps. Ended rows leave the batch when at least a tenth have ended.
     """
     best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):

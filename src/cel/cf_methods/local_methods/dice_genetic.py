@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ __all__ = ["GeneticSettings", "genetic_sets"]
 _INVALID = 1e6  # price of a row without the wanted outcome, on top of its hinge
 _DRAWS = 8  # draws of a stream used by one generation
 _FROM_FIRST, _FROM_SECOND = 0.4, 0.8  # shares of a child's features, cumulated
+_LOOK = 0.7  # share of the children, cheapest first, that is shown to the model at once
+_PART = 8192  # people of one search: small enough for the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,7 @@ class GeneticSettings:
     sparsity_weight: float
     generations: int
     patience: int = 5
+    give_up: int = 25
     tolerance: float = 1e-2
 
 
@@ -39,28 +43,98 @@ def genetic_sets(
 
     The population of 10 k rows starts from near rows of the target class and random ones. The
     fittest k survive, parents come from the fitter half; a child takes each feature from one
-    parent (40 %), the other (40 %) or a random draw (20 %).
+    parent (40 %), the other (40 %) or a random draw (20 %). A row ends when the mean price of its
+    fittest k has not fallen for `patience` generations, or `give_up` if some are not valid.
     """
-    size, k = 10 * settings.k, settings.k
-    sampler, rows = Sampler.of(query.region), query.rows()
-    people = _first_people(query, train, sampler, size)
-    people, price = _priced(query, people, rows, weight, settings)
-    stale, last = torch.zeros_like(price[:, 0]), price[:, :k].mean(1)
-    for generation in range(settings.generations):
-        live = rows[(stale[rows] < settings.patience) & (sampler.count[rows] > 0)]
-        if not len(live) or query.budget.expired:
-            break
-        stream = RowStreams(query.rng.keys[live], query.rng.draw + _DRAWS * (generation + 1))
-        children = _children(sampler, people[live], live, stream, size - k)
-        family = torch.cat([people[live, :k], children], 1)
-        people[live], price[live] = _priced(query, family, live, weight, settings)
-        now = price[live, :k].mean(1)
-        better = last[live] - now > settings.tolerance
-        all_valid = price[live, k - 1] < _INVALID
-        stale[live] = torch.where(better | ~all_valid, torch.zeros_like(now), stale[live] + 1)
-        last[live] = now
-        rows = live
-    return best_distinct(people, price, price < _INVALID, k)
+    parts = torch.split(query.rows(), max(1, _PART // (10 * settings.k)))
+    found = [_Search(query.select(p), weight, settings).run(train) for p in parts]
+    return torch.cat(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search of some rows. Prices are float64: those of invalid people are large."""
+
+    query: Query
+    weight: Tensor  # (d,) of the distance
+    settings: GeneticSettings
+
+    def run(self, train: TrainRows | None) -> Tensor:
+        query, k = self.query, self.settings.k
+        sampler, rows = Sampler.of(query.region), query.rows()
+        people = _first_people(query, train, sampler, 10 * k)
+        people, price = self.fittest(people[:, :0], people.new_zeros(len(rows), 0), people, rows)
+        stale, last = torch.zeros_like(price[:, 0]), price[:, :k].mean(1)
+        for generation in range(self.settings.generations):
+            live = rows[self.hopeful(stale, price)[rows] & (sampler.count[rows] > 0)]
+            if not len(live) or query.budget.expired:
+                break
+            stream = RowStreams(query.rng.keys[live], query.rng.draw + _DRAWS * (generation + 1))
+            children = _children(sampler, people[live], live, stream, 9 * k)
+            people[live], price[live] = self.fittest(
+                people[live, :k], price[live, :k], children, live
+            )
+            now = price[live, :k].mean(1)
+            better = last[live] - now > self.settings.tolerance
+            stale[live] = torch.where(better, torch.zeros_like(now), stale[live] + 1)
+            last[live], rows = now, live
+        late = price.isinf()
+        row, _ = late.nonzero(as_tuple=True)
+        price[late] = self.judged(people[late], self.cheapness(people, query.rows())[late], row)
+        return best_distinct(people, price, price < _INVALID, k)
+
+    @cached_property
+    def leaves_region(self) -> bool:
+        """Whether features that are fine alone need snapping: grids round, relations pull."""
+        region = self.query.region
+        return bool(region.space.constraints) or bool((region.layout.step > 0).any())
+
+    def hopeful(self, stale: Tensor, price: Tensor) -> Tensor:
+        """Tell for which rows (n,) one more generation may help."""
+        enough = price[:, self.settings.k - 1] < _INVALID
+        return (stale < self.settings.patience) | (~enough & (stale < self.settings.give_up))
+
+    def fittest(
+        self, elders: Tensor, known: Tensor, children: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return elders (a, e, d) and children (a, c, d), fittest first, and prices (a, e + c).
+
+        The half that counts is found without asking the model about all: the cheapest children
+        are judged first. Where they and the elders give enough valid people, all others are
+        dearer; they get an infinite price.
+        """
+        (a, count), half = children.shape[:2], 5 * self.settings.k
+        if not elders.shape[1] or self.leaves_region:
+            source = rows.repeat_interleave(count)
+            seen: Tensor = self.query.region.select(source).snap(children.flatten(0, 1))
+            children = seen.reshape(children.shape)
+        base = self.cheapness(children, rows)
+        order = base.argsort(dim=1, stable=True)
+        price = torch.full_like(base, torch.inf)
+        shown, here = int(_LOOK * count), torch.arange(a, device=rows.device)
+        for part in (order[:, :shown], order[:, shown:]):
+            at = here[:, None].expand(-1, part.shape[1]), part[here]
+            who = rows[at[0]].flatten()
+            points = children[at].flatten(0, 1)
+            price[at] = self.judged(points, base[at].flatten(), who).reshape(at[0].shape)
+            valid = (price < _INVALID).sum(1) + (known < _INVALID).sum(1)
+            here = (valid < half).nonzero()[:, 0]
+        people, price = torch.cat([elders, children], 1), torch.cat([known, price], 1)
+        price, order = price.sort(dim=1, stable=True)
+        return people.gather(1, order[..., None].expand_as(people)), price
+
+    def cheapness(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return a weighted distance per feature + b share of changed features (a, b)."""
+        query, p = self.query, len(self.query.region.space)
+        distance = ((x - query.x[rows][:, None, :]).abs() * self.weight).sum(-1) / p
+        changes = changed_count(query, x, rows) / p
+        price = self.settings.proximity_weight * distance + self.settings.sparsity_weight * changes
+        return price.to(torch.float64)
+
+    def judged(self, x: Tensor, base: Tensor, rows: Tensor) -> Tensor:
+        """Return the price (m,) of points (m, d): `base`, or the hinge of invalid ones."""
+        margin = self.query.model.margin(x, self.query.target[rows])
+        return torch.where(margin >= MARGIN, base, _INVALID + torch.relu(MARGIN - margin))
 
 
 def _first_people(query: Query, train: TrainRows | None, sampler: Sampler, size: int) -> Tensor:
@@ -74,27 +148,6 @@ def _first_people(query: Query, train: TrainRows | None, sampler: Sampler, size:
     return torch.where(same, sampler.everything(people, query.rows(), stream), people)
 
 
-def _priced(
-    query: Query, people: Tensor, rows: Tensor, weight: Tensor, settings: GeneticSettings
-) -> tuple[Tensor, Tensor]:
-    """Return the people as they will be seen, fittest first, and their prices (a, size).
-
-    Price: hinge of the margin + a weighted distance per feature + b share of changed features.
-    """
-    size = people.shape[1]
-    source = rows.repeat_interleave(size)
-    seen: Tensor = query.region.select(source).snap(people.flatten(0, 1))
-    margin = query.model.margin(seen, query.target[source]).reshape(-1, size)
-    x = seen.reshape(people.shape)
-    p = len(query.region.space)
-    distance = ((x - query.x[rows][:, None, :]).abs() * weight).sum(-1) / p
-    changes = changed_count(query, x, rows) / p
-    price = settings.proximity_weight * distance + settings.sparsity_weight * changes
-    price = torch.where(margin >= MARGIN, price, _INVALID + torch.relu(MARGIN - margin))
-    price, order = price.sort(dim=1, stable=True)
-    return x.gather(1, order[..., None].expand_as(x)), price
-
-
 def _children(
     sampler: Sampler, people: Tensor, rows: Tensor, stream: RowStreams, count: int
 ) -> Tensor:
@@ -106,7 +159,9 @@ def _children(
         for _ in range(2)
     )
     region = sampler.region
-    fate = stream.uniform(count, len(region.space))[..., region.layout.owner]
-    fresh = sampler.everything(people[:, :1].expand(-1, count, -1), rows, stream)
+    fate = stream.uniform(count, len(region.space))
+    # What is left of a fate beyond the parents' shares is uniform again.
+    fresh = sampler.at(((fate - _FROM_SECOND) / (1 - _FROM_SECOND)).clamp(min=0), rows)
+    fate = fate[..., region.layout.owner]
     child = torch.where(fate < _FROM_FIRST, first, second)
     return torch.where(fate < _FROM_SECOND, child, fresh)

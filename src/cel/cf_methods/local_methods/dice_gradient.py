@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from cel.cf_methods.query import Query
-from cel.search import Adam, gradient_search, soft_threshold
+from cel.search import Adam, LastOf, gradient_search, soft_threshold
 
 __all__ = ["Diversity", "GradientSettings", "diversity_of", "gradient_sets"]
 
@@ -39,15 +40,17 @@ def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
     "logdet" its logarithm, which does not underflow for large k, and "avg_dist" is one minus the
     mean of K over pairs.
     """
-    x = (sets * weight).to(torch.float64)
-    k = x.shape[1]
+    x, k = sets * weight, sets.shape[1]
     if k == 1:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    near = 1 / (1 + (x[:, :, None, :] - x[:, None, :, :]).abs().sum(-1))
+    one, other = torch.triu_indices(k, k, 1, device=x.device)  # each pair once
+    apart = (x.index_select(1, one) - x.index_select(1, other)).abs().sum(-1)
+    near = 1 / (1 + apart.to(torch.float64))
     if kind == "avg_dist":
-        upper = torch.triu_indices(k, k, 1, device=x.device)
-        return 1 - near[:, upper[0], upper[1]].mean(-1)
-    kernel = near + _JITTER * torch.eye(k, dtype=x.dtype, device=x.device)
+        return 1 - near.mean(-1)
+    kernel = (1 + _JITTER) * torch.eye(k, dtype=near.dtype, device=x.device).repeat(len(x), 1, 1)
+    kernel[:, one, other] = near
+    kernel[:, other, one] = near
     value: Tensor = torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
     return value
 
@@ -69,17 +72,29 @@ class _SetProblem:
         """(a, k d) -> (a, k, d)."""
         return flat.reshape(len(flat), self.settings.k, -1)
 
-    def each(self, rows: Tensor) -> Tensor:
-        """(a,) -> (a k,)."""
-        return rows.repeat_interleave(self.settings.k)
+    @cached_property
+    def each(self) -> LastOf[Tensor]:
+        """Repeat row numbers, (a,) -> (a k,)."""
+        return LastOf(lambda rows: rows.repeat_interleave(self.settings.k))
+
+    def hinge(self, c: Tensor, rows: Tensor) -> Tensor:
+        """Return the mean over the members (a,) of `max(0, 1 - margin)`.
+
+        Most members are beyond the hinge most of the time: the graph is built for the others.
+        """
+        points, target = c.flatten(0, 1), self.query.target[self.each(rows)]
+        short = 1 - self.query.model.margin(points.detach(), target)
+        if torch.is_grad_enabled():
+            at = (short > 0).nonzero()[:, 0]
+            scores = self.query.model.logits(points[at])
+            short = short.index_copy(0, at, 1 - self.query.model.margin_of(scores, target[at]))
+        return torch.relu(short).reshape(-1, self.settings.k).mean(1)
 
     def smooth(self, flat: Tensor, rows: Tensor) -> Tensor:
         """Return the differentiable part (a,): hinge minus diversity."""
-        c, k = self.members(flat), self.settings.k
-        scores = self.query.model.logits(c.flatten(0, 1))
-        margin = self.query.model.margin_of(scores, self.query.target[self.each(rows)])
-        hinge = torch.relu(1 - margin).reshape(-1, k).mean(1)
-        if k == 1 or self.settings.diversity_weight == 0:
+        c = self.members(flat)
+        hinge = self.hinge(c, rows)
+        if self.settings.k == 1 or self.settings.diversity_weight == 0:
             return hinge
         spread = diversity_of(c, self.weight, self.settings.diversity)
         return hinge - self.settings.diversity_weight * spread.to(flat.dtype)

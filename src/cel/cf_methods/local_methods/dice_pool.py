@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cel.cf_methods.query import Query, TrainRows
 from cel.search import nearest
+from cel.search.streams import row_keys
 
 __all__ = ["best_distinct", "changed_count", "near_rows", "neighbour_sets"]
 
@@ -15,8 +16,10 @@ def changed_count(query: Query, x: Tensor, rows: Tensor) -> Tensor:
     """Return the number of features (a, b) in which points (a, b, d) leave their row."""
     owner = query.region.layout.owner
     moved = ((x - query.x[rows][:, None, :]).abs() > 1e-6).to(x.dtype)
-    hits = torch.zeros(*x.shape[:2], len(query.region.space), dtype=x.dtype, device=x.device)
-    return (hits.index_add_(2, owner, moved) > 0).sum(-1).to(x.dtype)
+    if len(query.region.space) == len(owner):
+        return moved.sum(-1)
+    hits = moved @ torch.nn.functional.one_hot(owner).to(x.dtype)
+    return (hits > 0).sum(-1).to(x.dtype)
 
 
 def _unit(x: Tensor) -> Tensor:
@@ -60,7 +63,8 @@ def best_distinct(x: Tensor, rank: Tensor, ok: Tensor, k: int) -> Tensor:
     order = rank.masked_fill(~ok, torch.inf).sort(dim=1, stable=True).indices
     x = x.gather(1, order[..., None].expand_as(x))
     ok = ok.gather(1, order)
-    same = (x[:, :, None, :] == x[:, None, :, :]).all(-1)
+    keys = row_keys(x.flatten(0, 1), 0).reshape(x.shape[:2])
+    same = keys[:, :, None] == keys[:, None, :]
     ok &= ~torch.tril(same, -1).any(-1)
     first = (~ok).to(torch.int8).argsort(dim=1, stable=True)[:, :k]
     out = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))

@@ -77,9 +77,12 @@ class Sampler:
 
     def everything(self, x: Tensor, rows: Tensor, stream: RowStreams) -> Tensor:
         """Draw all features that can move afresh; `x` is (a, b, d), `rows` (a,)."""
+        return self.at(stream.uniform(x.shape[1], len(self.region.space)), rows)
+
+    def at(self, value: Tensor, rows: Tensor) -> Tensor:
+        """Return the points (a, b, d) at quantiles (a, b, p) of what each feature can reach."""
         lay, region = self.region.layout, self.region
-        b, p = x.shape[1], len(region.space)
-        value = stream.uniform(b, p)
+        b = value.shape[1]
         choices = self.choices[rows][:, None, :]
         rank = (value * choices).long().minimum((choices - 1).clamp(min=0))
         first = self.table[rows][:, None, :, 0]
@@ -92,7 +95,7 @@ class Sampler:
             self.table[rows][:, None].expand(-1, b, -1, -1).gather(3, place[..., None])[..., 0]
         )
         new = torch.where(numeric, number, torch.ones_like(number))
-        drawn = torch.zeros_like(x).scatter(2, column, new)
+        drawn = new.new_zeros(*value.shape[:2], region.space.width).scatter(2, column, new)
         return torch.where(region.fixed[rows][:, None, :], region.origin[rows][:, None, :], drawn)
 
 
