@@ -332,7 +332,7 @@ def test_nasty_columns_keep_every_log_density_small(cls):
 def test_samples_look_like_the_data(cls, deviation):
     """Samples have the mean, covariance and likelihood of the data."""
     rows = mixture(2000)
-    model = cls() if cls.closed_form else cls(epochs=30, random_state=2)
+    model = cls() if cls.closed_form else cls(epochs=60, random_state=2)
     drawn = model.fit(rows).sample(4000)
     drawn = drawn[drawn.abs().max(1).values < 8].numpy()  # the heavy tail is wide
     assert len(drawn) > 3900

@@ -25,7 +25,7 @@ def same(x):
     return x
 
 
-FISTA = {"gamma": 1.0, "autoencoder": same, "lr": 0.02, "max_iter": 200, "c_steps": 8}
+FISTA = {"gamma": 1.0, "autoencoder": same, "lr": 0.02, "max_iter": 200, "c_steps": 11}
 
 
 @pytest.mark.parametrize("beta", [0.02, 0.5])
@@ -42,7 +42,7 @@ def test_pn_is_the_elastic_net_optimum(bend, settings, beta, case, deviation, mo
     exact = problem.optimum(elastic_cone(problem.x, beta))
     costs = elastic(x - problem.x, beta), elastic(exact - problem.x, beta)
     if settings:
-        deviation.excess(*costs, oracle=f"{CONIC}, FISTA alone", limit=0.01)
+        deviation.excess(*costs, oracle=f"{CONIC}, FISTA alone", limit=5e-3)
     else:
         deviation.excess(*costs, oracle=CONIC, limit=2e-3)
 
