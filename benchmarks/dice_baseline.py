@@ -27,11 +27,16 @@ class RawModel:
 
     def __init__(self, split, model):
         self.split, self.model, self.seconds = split, model, 0.0
+        self.labels = {n: {str(c): c for c in cs} for n, cs in _labels(split).items()}
 
     def encode(self, frame):
         started = time.process_time()
         like = self.split.train.frame.dtypes
-        frame = frame[list(like.index)].astype({n: t for n, t in like.items() if _number(t)})
+        columns = {
+            n: frame[n].astype(str).map(self.labels[n]) if n in self.labels else frame[n].astype(t)
+            for n, t in like.items()
+        }
+        frame = pd.DataFrame(columns)
         x = self.split.pipeline.transform(frame)
         self.seconds += time.process_time() - started
         return x
@@ -43,15 +48,14 @@ class RawModel:
         return self.predict_proba(frame).argmax(1)
 
 
-def _number(dtype):
-    return pd.api.types.is_numeric_dtype(dtype)
+def _labels(split):
+    return {f.name: f.categories for f in split.raw_space if f.categories}
 
 
 def _raw(split, x):
-    """Return rows as a raw table, categories as plain strings."""
+    """Return rows as a raw table; dice-ml wants categories as strings."""
     frame = split.pipeline.inverse_transform(x)
-    other = [n for n, t in frame.dtypes.items() if not _number(t)]
-    return frame.astype(dict.fromkeys(other, str))
+    return frame.astype(dict.fromkeys(_labels(split), str))
 
 
 def _quality(x, sets, model, position, space):
@@ -75,7 +79,7 @@ def theirs(method, split, model, pool, position):
     wrapped = RawModel(split, model)
     frame = _raw(split, split.train.X)
     frame["outcome"] = model.predict_proba(split.train.X).argmax(1)
-    numbers = [f.name for f in split.raw_space if f.kind in ("continuous", "integer")]
+    numbers = [f.name for f in split.raw_space if not f.categories]
     data = dice_ml.Data(dataframe=frame, continuous_features=numbers, outcome_name="outcome")
     explainer = dice_ml.Dice(
         data,
