@@ -59,8 +59,8 @@ def test_the_genetic_search_gives_up_on_a_class_that_cannot_be_reached(name):
 def test_children_that_are_not_looked_at_would_not_have_counted(name, monkeypatch):
     problem = PROBLEMS[name]()
     asked, sets = [], []
-    for look in (1.0, 0.7):
-        monkeypatch.setattr(dice_genetic, "_LOOK", look)
+    for looks in ((1.0,), dice_genetic._LOOKS):
+        monkeypatch.setattr(dice_genetic, "_LOOKS", looks)
         model = Counting(problem.model)
         method = DiCE(model, method="genetic", total_CFs=4, space=problem.space)
         sets.append(method.fit(problem.x_train).explain(problem.x, target=1).x_sets)

@@ -186,7 +186,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
 
     def _answer_in_batches(self, prepared: Prepared, view: ModelView) -> list[tuple[Any, Answer]]:
         todo = np.flatnonzero(prepared.todo)
-        size = self.batch_size or _rows_per_batch(prepared.space.width * self._copies)
+        size = self.batch_size or _rows_per_batch(prepared.space.width * self._copies_per_row())
         if self.max_queries is not None:
             view.budget.max_queries = view.budget.queries + self.max_queries * len(todo)
         parts = [todo[i : i + size] for i in range(0, len(todo), size)]
@@ -218,6 +218,9 @@ class BaseCounterfactualMethod(Parameters, ABC):
             rng=RowStreams.of(x, self.random_state),
             budget=view.budget,
         )
+
+    def _copies_per_row(self) -> int:
+        return self._copies
 
     def _device(self) -> torch.device:
         return torch.device(getattr(self.model, "device", "cpu"))

@@ -33,6 +33,7 @@ class Layout:
     reachable: Tensor  # (d,) bool: category may be reached
     blocks: Tensor  # (g, k) columns of each one-hot block, padded with its first column
     real: Tensor  # (g, k) bool: not padding
+    place: Tensor  # (d,) where a one-hot column is in the flat blocks, 0 for numbers
     relations: Tensor  # (r, d) coefficients
     bounds: Tensor  # (r,)
     tolerance: Tensor  # (d,) differences below this count as none
@@ -66,6 +67,7 @@ class Layout:
             reachable=reachable,
             blocks=blocks,
             real=padding,
+            place=_place(space, like.device),
             relations=relations,
             bounds=bounds,
             tolerance=_tolerance(space, like),
@@ -83,6 +85,14 @@ def _blocks(space: FeatureSpace, device: torch.device) -> tuple[Tensor, Tensor]:
         torch.tensor(columns, dtype=torch.long, device=device).reshape(shape),
         torch.tensor(real, dtype=torch.bool, device=device).reshape(shape),
     )
+
+
+def _place(space: FeatureSpace, device: torch.device) -> Tensor:
+    width = max((len(f.columns) for f in space.one_hot_features), default=0)
+    place = torch.zeros(space.width, dtype=torch.long)
+    for i, f in enumerate(space.one_hot_features):
+        place[list(f.columns)] = width * i + torch.arange(len(f.columns))
+    return place.to(device)
 
 
 def _relations(space: FeatureSpace, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,7 +81,7 @@ class Region:
             lay.numeric, self.lower >= self.upper, torch.zeros_like(self.reachable)
         )
         if lay.blocks.numel():
-            choices = (self._in_blocks(self.reachable) & lay.real).sum(-1)  # (n, g)
+            choices = self._allowed.sum(-1)  # (n, g)
             stuck = self._to_columns((choices <= 1)[..., None].expand(-1, -1, lay.blocks.shape[1]))
             fixed = torch.where(lay.numeric, fixed, stuck)
         return fixed
@@ -113,8 +113,7 @@ class Region:
         lay = self.layout
         out = torch.minimum(torch.maximum(x, self.lower), self.upper)
         if lay.blocks.numel():
-            allowed = self._in_blocks(self.reachable) & lay.real
-            blocks = project_simplex(self._in_blocks(x), allowed | self._no_choice(allowed))
+            blocks = project_simplex(self._in_blocks(x), self._open)
             out = torch.where(lay.numeric, out, self._to_columns(blocks))
         return torch.where(self.fixed, self.origin, out)
 
@@ -186,30 +185,33 @@ class Region:
 
     def _in_blocks(self, x: Tensor) -> Tensor:
         """(n, d) -> (n, g, k)."""
-        return x[:, self.layout.blocks]
+        blocks = self.layout.blocks
+        return x.index_select(1, blocks.flatten()).reshape(-1, *blocks.shape)
 
     def _to_columns(self, blocks: Tensor) -> Tensor:
         """(n, g, k) -> (n, d); numeric columns are zero."""
-        out = torch.zeros(len(blocks), self.space.width, dtype=blocks.dtype, device=blocks.device)
-        out[:, self.layout.blocks[self.layout.real]] = blocks[:, self.layout.real]
-        return out
+        out = blocks.flatten(1).index_select(1, self.layout.place)
+        return out.masked_fill(self.layout.numeric, 0)
 
-    def _no_choice(self, allowed: Tensor) -> Tensor:
-        """Open the first column of blocks with no reachable category; `fixed` closes it again."""
-        empty = ~allowed.any(-1, keepdim=True)
-        first = torch.zeros_like(allowed)
-        first[..., 0] = True
-        return empty & first
+    @cached_property
+    def _allowed(self) -> Tensor:
+        """(n, g, k) bool, categories that may be switched on."""
+        return self._in_blocks(self.reachable) & self.layout.real
+
+    @cached_property
+    def _open(self) -> Tensor:
+        """Allow the first column of blocks with no reachable category; `fixed` closes it again."""
+        empty = ~self._allowed.any(-1)
+        out = self._allowed.clone()
+        out[..., 0] |= empty
+        return out
 
     def _snap_categories(self, x: Tensor) -> Tensor:
         lay = self.layout
         if not lay.blocks.numel():
             return x
         low = torch.finfo(x.dtype).min
-        allowed = self._in_blocks(self.reachable) & lay.real
-        score = torch.where(
-            allowed, self._in_blocks(x), torch.full_like(x[:1, :1], low)[..., None]
-        )
+        score = self._in_blocks(x).masked_fill(~self._allowed, low)
         present = (self._in_blocks(self.origin) > 0.5) & lay.real
         best = score.amax(-1, keepdim=True)
         stay = (present & (score >= best)).any(-1)

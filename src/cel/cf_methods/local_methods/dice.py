@@ -69,7 +69,6 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.PROBABILITIES})
     version: ClassVar[int] = 2
     reference: ClassVar[str] = "Mothilal et al., FAT* 2020, arXiv:1905.07697"
-    _copies: ClassVar[int] = 6000
     _test_params: ClassVar[Mapping[str, Any]] = {"total_CFs": 10, "samples": 200}
 
     def __init__(
@@ -139,7 +138,7 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
         return torch.where(lay.numeric, 1 / unit, torch.ones_like(unit))
 
     def _sets(self, query: Query, weight: Tensor) -> Tensor:
-        k = TOTAL[self.method] if self.total_CFs is None else self.total_CFs
+        k = self._size()
         if k < 1:
             raise ConfigError(f"total_CFs must be at least 1, got {k}")
         train = getattr(self, "train_", None)
@@ -154,6 +153,13 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
             raise NotFittedError("DiCE(method='kdtree') needs training rows; call fit(...) first")
         wanted = 1.0 if self.sparsity_weight is None else self.sparsity_weight
         return neighbour_sets(query, train, k=k, sparsity_weight=wanted)
+
+    def _size(self) -> int:
+        return TOTAL[self.method] if self.total_CFs is None else self.total_CFs
+
+    def _copies_per_row(self) -> int:
+        many = {"random": 3 * max(self.samples, self._size()), "gradient": 40 * self._size()}
+        return max(self._copies, many.get(self.method, 60 * self._size()))
 
     def _gradient_settings(self, k: int) -> GradientSettings:
         return GradientSettings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ __all__ = ["GeneticSettings", "genetic_sets"]
 _INVALID = 1e6  # price of a row without the wanted outcome, on top of its hinge
 _DRAWS = 8  # draws of a stream used by one generation
 _FROM_FIRST, _FROM_SECOND = 0.4, 0.8  # shares of a child's features, cumulated
-_LOOK = 0.7  # share of the children, cheapest first, that is shown to the model at once
+_LOOKS = (0.5, 0.6, 0.75, 1.0)  # shares of the children, cheapest first, shown to the model
 _PART = 8192  # people of one search: small enough for the cache
 
 
@@ -111,8 +112,9 @@ class _Search:
         base = self.cheapness(children, rows)
         order = base.argsort(dim=1, stable=True)
         price = torch.full_like(base, torch.inf)
-        shown, here = int(_LOOK * count), torch.arange(a, device=rows.device)
-        for part in (order[:, :shown], order[:, shown:]):
+        here, shown = torch.arange(a, device=rows.device), [0, *(int(s * count) for s in _LOOKS)]
+        for start, stop in pairwise(shown):
+            part = order[:, start:stop]
             at = here[:, None].expand(-1, part.shape[1]), part[here]
             who = rows[at[0]].flatten()
             points = children[at].flatten(0, 1)

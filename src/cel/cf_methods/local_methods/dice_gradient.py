@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import torch
@@ -33,6 +33,15 @@ class GradientSettings:
     patience: int
 
 
+@lru_cache(maxsize=8)
+def _pairs(k: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the pairs of k members, and which of them is each of k * k entries, or the last."""
+    one, other = torch.triu_indices(k, k, 1)
+    place = torch.full((k, k), len(one))
+    place[one, other] = place[other, one] = torch.arange(len(one))
+    return one.to(device), other.to(device), place.flatten().to(device)
+
+
 def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
     """Return the diversity (n,) of sets (n, k, d) under weighted L1 distances, float64.
 
@@ -43,14 +52,13 @@ def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
     x, k = sets * weight, sets.shape[1]
     if k == 1:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    one, other = torch.triu_indices(k, k, 1, device=x.device)  # each pair once
+    one, other, place = _pairs(k, x.device)
     apart = (x.index_select(1, one) - x.index_select(1, other)).abs().sum(-1)
     near = 1 / (1 + apart.to(torch.float64))
     if kind == "avg_dist":
         return 1 - near.mean(-1)
-    kernel = (1 + _JITTER) * torch.eye(k, dtype=near.dtype, device=x.device).repeat(len(x), 1, 1)
-    kernel[:, one, other] = near
-    kernel[:, other, one] = near
+    own = torch.full_like(near[:, :1], 1 + _JITTER)
+    kernel = torch.cat([near, own], 1).index_select(1, place).reshape(-1, k, k)
     value: Tensor = torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
     return value
 
@@ -84,8 +92,8 @@ class _SetProblem:
         """
         points, target = c.flatten(0, 1), self.query.target[self.each(rows)]
         short = 1 - self.query.model.margin(points.detach(), target)
-        if torch.is_grad_enabled():
-            at = (short > 0).nonzero()[:, 0]
+        at = (short > 0).nonzero()[:, 0]
+        if torch.is_grad_enabled() and len(at):
             scores = self.query.model.logits(points[at])
             short = short.index_copy(0, at, 1 - self.query.model.margin_of(scores, target[at]))
         return torch.relu(short).reshape(-1, self.settings.k).mean(1)
