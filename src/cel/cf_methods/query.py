@@ -81,7 +81,7 @@ class Query:
 
     def accept(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Snap points (a, d) and tell whether they have the wanted outcome with a small margin."""
-        seen: Tensor = self._region(rows).snap(x)
+        seen: Tensor = self._last_region(rows).snap(x)
         return seen, self.model.margin(seen, self.target[rows]) >= MARGIN
 
     @cached_property

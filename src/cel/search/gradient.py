@@ -127,9 +127,10 @@ class _Live:
         Ended rows may still be in the batch, but only for the sake of others: they must not gain
         from the company.
         """
-        at = self.live.nonzero()[:, 0]
-        points = self.state.point(self.x)[at]
-        return at[best.offer(points, self.rows[at], accept, cost)]
+        at, points = self.live.nonzero()[:, 0], self.state.point(self.x)
+        if len(at) == len(self.rows):  # the same tensor: what is known of these rows is kept
+            return at[best.offer(points, self.rows, accept, cost)]
+        return at[best.offer(points[at], self.rows[at], accept, cost)]
 
     def compact(self) -> _Live:
         """Drop ended rows when they are a tenth; copying the others costs less than a step."""
