@@ -25,6 +25,7 @@ WHAT = {
     "ppcef": "PPCEF", "cem": "CEM", "cegp": "CEGP", "cadex": "CADEX", "sace": "SACE",
     "cearm": "CEARM", "ares": "AReS", "globe_ce": "GLOBECE", "glance": "GLANCE",
     "tcrex": "TCREx",
+    "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",
     "closed_forms": "closed forms", "densities": "densities", "dequantization": "dequantizers",

@@ -51,7 +51,7 @@ def test_without_prediction_term_the_prototype_wins(theta, deviation):
     exact = x + t.sign() * (t.abs() - beta).clamp(min=0) / (2 * (1 + theta))
     low, high = -x, 1 - x
     none = torch.full((20,), -1e9)
-    closed = x + cost.nearest(torch.zeros_like(x), none, low, high, rows_).delta
+    closed = x + cost.nearest(torch.zeros_like(x)[:, None], none[:, None], low, high, rows_).delta
     torch.testing.assert_close(closed, exact, atol=1e-5, rtol=1e-4)
     deviation.absolute(closed, exact, oracle="closed form", limit=1e-6)
     found = gradient_search(

@@ -6,7 +6,9 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from cel.search import nearest_elastic, nearest_l1, nearest_l2, nearest_l2_all
+from cel.search import nearest_all, nearest_elastic, nearest_l1, nearest_l2, proved_empty
+
+TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
 
 
 def _draw(n, d, seed=0, shifted=False):
@@ -57,7 +59,7 @@ def _program(w, gap, lower, upper, l1, theta, pull):
     cost = cp.sum_squares(delta) + l1 * cp.norm1(delta) + theta * cp.sum_squares(delta - pull)
     limits = [np.atleast_2d(w) @ delta >= np.atleast_1d(gap), delta >= lower, delta <= upper]
     problem = cp.Problem(cp.Minimize(cost), limits)
-    problem.solve(solver=cp.CLARABEL)
+    problem.solve(solver=cp.CLARABEL, **TIGHT)
     return None if "infeasible" in problem.status else delta.value
 
 
@@ -71,7 +73,7 @@ def test_elastic_net_equals_quadratic_program(l1, theta, deviation):
         best = _program(w[i], gap[i], lower[i], upper[i], l1, theta, pull[i])
         assert bool(answer.feasible[i]) == (best is not None)
         if best is not None:
-            told = {"oracle": "quadratic program (Clarabel)", "limit": 2e-5}
+            told = {"oracle": "quadratic program (Clarabel)", "limit": 1e-8}
             deviation.absolute(answer.delta[i], best, **told)
 
 
@@ -97,19 +99,89 @@ def test_infinite_bounds_are_welcome():
         assert torch.isfinite(answer.delta).all()
 
 
-def test_two_half_spaces_equal_quadratic_program(deviation):
-    w, gap, lower, upper = _draw(40, 6, seed=5)
-    v, other, *_ = _draw(40, 6, seed=6)
-    both, gaps = np.stack([w, v], 1), np.stack([gap, other], 1) / 2
-    answer = nearest_l2_all(*_tensors(both, gaps, lower, upper), sweeps=200)
-    checked = 0
+def _softmax(classes, d, seed, n=60):
+    """Half-spaces of a linear model with several classes around rows of the unit cube."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=(classes, d)) * 3
+    x = rng.random((n, d))
+    gap = (x @ w[1:].T) - (x @ w[:1].T) + (w[:1] - w[1:]).sum(1) / 2
+    lower, upper = -x, 1 - x
+    stuck = rng.random((n, d)) < 0.1
+    lower, upper = np.where(stuck, 0, lower), np.where(stuck, 0, upper)
+    return np.broadcast_to(w[:1] - w[1:], (n, classes - 1, d)).copy(), gap, lower, upper
+
+
+SHAPES = [(3, 4), (5, 6), (10, 4), (10, 12)]
+
+
+@pytest.mark.parametrize(("classes", "d"), SHAPES)
+@pytest.mark.parametrize(("l1", "theta"), [(0.0, 0.0), (0.1, 0.0), (1.0, 0.0), (0.3, 2.0)])
+def test_half_spaces_equal_quadratic_program(classes, d, l1, theta, deviation):
+    """The nearest point of all half-spaces of a softmax model and the box, with L1 and pull."""
+    w, gap, lower, upper = _softmax(classes, d, seed=7)
+    pull = np.random.default_rng(2).normal(size=lower.shape) * 0.3
+    extra = {"pull": torch.as_tensor(pull), "theta": theta} if theta else {}
+    answer = nearest_all(*_tensors(w, gap, lower, upper), l1=l1, **extra)
+    several = 0
     for i in range(len(w)):
-        best = _program(both[i], gaps[i], lower[i], upper[i], 0.0, 0.0, np.zeros(6))
-        if best is not None and bool(answer.feasible[i]):
-            told = {"oracle": "quadratic program (Clarabel)", "limit": 3e-3}
+        best = _program(w[i], gap[i], lower[i], upper[i], l1, theta, pull[i])
+        assert bool(answer.feasible[i]) == (best is not None)
+        if best is not None:
+            told = {"oracle": "quadratic program (Clarabel)", "limit": 1e-5}
             deviation.absolute(answer.delta[i], best, **told)
-            checked += 1
-    assert checked >= 20
+            several += int((answer.price[i] > 1e-6).sum()) > 1
+    assert several >= 1
+
+
+@pytest.mark.parametrize(("classes", "d"), SHAPES)
+@pytest.mark.parametrize("far", [False, True])
+def test_half_spaces_equal_linear_program(classes, d, far, deviation):
+    """The L1-nearest point of all half-spaces of a softmax model, in a box or without one."""
+    w, gap, lower, upper = _softmax(classes, d, seed=8)
+    if far:
+        lower, upper = (np.where(upper > lower, v, 0) for v in (-np.inf, np.inf))
+    weight = np.exp(np.random.default_rng(1).normal(size=d))
+    given = _tensors(w, gap, lower, upper)
+    answer = nearest_all(*given, l1=torch.as_tensor(weight), square=0.0)
+    missed = gap - np.einsum("ncd,nd->nc", w, answer.delta.numpy())
+    told = {"oracle": "linear program (HiGHS)", "limit": 1e-7}
+    deviation(missed[answer.feasible], unit="missed", **told)
+    for i in range(len(w)):
+        bounds = [(0, v) for v in np.concatenate([upper[i], -lower[i]])]
+        side = -np.hstack([w[i], -w[i]])
+        program = linprog(np.tile(weight, 2), A_ub=side, b_ub=-gap[i], bounds=bounds)
+        assert bool(answer.feasible[i]) == (program.status == 0)
+        if program.status == 0:
+            cost = float((answer.delta[i].abs() * torch.as_tensor(weight)).sum())
+            away = abs(cost - program.fun) / max(program.fun, 0.01)
+            deviation(away, unit="relative cost", **told)
+
+
+def test_rows_without_a_common_point_are_proved_to_have_none(deviation):
+    """Prices of rows without a feasible offset prove it; those of other rows prove nothing."""
+    given = _tensors(*_softmax(10, 4, seed=1, n=400))
+    for settings in ({}, {"l1": 1.0, "square": 0.0}):
+        answer = nearest_all(*given, **settings)
+        assert 20 < int((~answer.feasible).sum()) < 380
+        wrong = proved_empty(*given, answer.price) == answer.feasible
+        deviation.rows(wrong, oracle="Farkas' lemma")
+
+
+def test_half_spaces_do_not_depend_on_units(deviation):
+    """Longer normals and tiny boxes change nothing but the units."""
+    w, gap, lower, upper = _tensors(*_softmax(5, 6, seed=9))
+    plain = nearest_all(w, gap, lower, upper).delta
+    small = nearest_all(50 * w, 0.05 * gap, 1e-3 * lower, 1e-3 * upper).delta
+    deviation.absolute(1e3 * small, plain, oracle="the same rows in other units", limit=1e-6)
+
+
+def test_flat_models_end_where_they_are():
+    """Normals of length zero, or nearly so, give finite offsets that are not feasible."""
+    w, gap, lower, upper = _tensors(*_softmax(5, 6, seed=9))
+    for flat in (0.0, 1e-30):
+        answer = nearest_all(flat * w, gap.abs() + 1, lower, upper)
+        assert not answer.feasible.any()
+        assert torch.isfinite(answer.delta).all()
 
 
 def test_rows_that_cannot_are_flagged_and_pushed_as_far_as_possible(deviation):

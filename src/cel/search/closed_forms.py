@@ -14,10 +14,9 @@ from torch import Tensor
 
 from cel.search.steppers import soft_threshold
 
-__all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2", "nearest_l2_all"]
+__all__ = ["Nearest", "nearest_elastic", "nearest_l1", "nearest_l2"]
 
 NEGLIGIBLE = 1e-9  # of a row's largest |w|: moving such a column cannot close a gap
-LARGEST_RISE = 50.0
 FAR = 1e6  # stands for an infinite bound
 
 
@@ -28,7 +27,7 @@ class Nearest:
     Attributes:
         delta: (n, d) cheapest offsets; where no offset suffices, the one that comes closest.
         feasible: (n,) whether the gap can be closed inside the box.
-        price: (n,) the multiplier: what one more unit of gap would cost.
+        price: (n,) the multiplier: what one more unit of gap would cost; (n, c) for c gaps.
     """
 
     delta: Tensor
@@ -127,65 +126,6 @@ def nearest_l1(
     price = torch.where(last.isfinite(), 1 / last, torch.zeros_like(last))
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
     return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
-
-
-def nearest_l2_all(
-    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, sweeps: int = 20
-) -> Nearest:
-    """Minimise `|delta|^2` under several half-spaces at once, `w_c . delta >= gap_c`.
-
-    Every constraint has a price; with the others held, the best price of one is found as for a
-    single half-space, and the prices are swept over until they settle (coordinate ascent on the
-    dual; Hildreth, 1957). Where no offset satisfies all, prices would grow without end; they are
-    held at a multiple of their first values, so that the answer leans towards each demand.
-
-    Args:
-        w: (n, c, d) normals.
-        gap: (n, c) demands.
-        lower: (n, d) smallest offsets.
-        upper: (n, d) largest offsets.
-        sweeps: rounds over the constraints.
-
-    Returns:
-        offsets; `price` is (n, c).
-    """
-    if w.shape[1] == 1:
-        one = nearest_l2(w[:, 0], gap[:, 0], lower, upper)
-        return Nearest(delta=one.delta, feasible=one.feasible, price=one.price[:, None])
-    kind = w.dtype
-    w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
-    w = torch.stack([_drop_negligible(w[:, c]) for c in range(w.shape[1])], 1)
-    price, cap = torch.zeros_like(gap), torch.full_like(gap, torch.inf)
-    at = torch.arange(len(gap), device=gap.device)
-    for sweep in range(sweeps):
-        new = _sweep(w[at], gap[at], lower[at], upper[at], price[at], cap[at])
-        settled = ((new - price[at]).abs() <= 1e-4 * new.abs() + 1e-9).all(1)
-        price[at] = new
-        if sweep == 0:
-            cap = LARGEST_RISE * price.amax(1, keepdim=True).expand_as(price)
-        at = at[~settled]
-        if not len(at):
-            break
-    delta = _clip((price[:, :, None] * w).sum(1) / 2, lower, upper)
-    reached = torch.einsum("ncd,nd->nc", w, delta)
-    feasible = (reached >= gap - 1e-3 * (1 + gap.abs())).all(1)
-    return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
-
-
-def _sweep(
-    w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, price: Tensor, cap: Tensor
-) -> Tensor:
-    """Return prices (n, c) after each was set to its best value, the others held."""
-    price = price.clone()
-    for c in range(w.shape[1]):
-        v = w[:, c]
-        rest = (price[:, :, None] * w).sum(1) - price[:, c, None] * v
-        low, high, ahead = _along(v, lower, upper, rest)
-        starts, ends = _as_price(2 * low - ahead, v), _as_price(2 * high - ahead, v)
-        need = gap[:, c] - (v * _clip(rest / 2, lower, upper)).sum(1)
-        best = _price_of(starts, ends, v.square() / 2, need)
-        price[:, c] = torch.minimum(best, cap[:, c])
-    return price
 
 
 def _clip(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Repeated linearisation: solve the problem exactly for the tangent of the model, move, repeat.
 
-Where the cost has a closed form for a linear model (`cel.search.closed_forms`), a trust region
-around it reaches a stationary point of the same problem as a weighted descent in tens of model
-calls instead of thousands (sequential linear programming; Fletcher and Sainz de la Maza, 1989).
+Where a linear model can be solved exactly (`cel.search.halfspaces`), a trust region around it
+reaches a stationary point of the same problem as a weighted descent in tens of model calls
+instead of thousands (sequential linear programming; Fletcher and Sainz de la Maza, 1989).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from cel.search.budget import Budget
-from cel.search.closed_forms import Nearest, nearest_l2_all
+from cel.search.closed_forms import Nearest
 from cel.search.gradient import Accept, Found, RowFunction
+from cel.search.halfspaces import nearest_all
 
 __all__ = ["Demands", "linearised_search"]
 
@@ -45,8 +46,8 @@ class Demands:
         lower: (n, d) smallest values.
         upper: (n, d) largest values.
         width: (d,) units of the trust region.
-        grid: (d,) grid widths, 0 for none; points rounded the way that helps the first surplus
-            are tested as well.
+        grid: (d,) grid widths, 0 for none; points rounded the way that helps are tested too.
+        aside: so many last surpluses are not minded when points are rounded.
     """
 
     linearise: Linearise
@@ -58,11 +59,17 @@ class Demands:
     upper: Tensor
     width: Tensor
     grid: Tensor
+    aside: int = 0
 
     @property
     def rounds(self) -> bool:
         """Whether any column is rounded to a grid."""
         return bool((self.grid > 0).any())
+
+    def helpful(self, surplus: Tensor, slope: Tensor) -> Tensor:
+        """Return grid widths (a, d), signed so that they help the smallest surplus."""
+        which = surplus[:, : surplus.shape[1] - self.aside].argmin(1)
+        return slope[torch.arange(len(which), device=which.device), which].sign() * self.grid
 
     def offer(self, best: Found, x: Tensor, rows: Tensor) -> None:
         """Offer points to the incumbents."""
@@ -87,12 +94,7 @@ class _State:
 
 
 def linearised_search(
-    demands: Demands,
-    start: Tensor,
-    *,
-    steps: int = 30,
-    radius: float = 1.0,
-    budget: Budget | None = None,
+    demands: Demands, start: Tensor, *, steps: int, radius: float, budget: Budget | None = None
 ) -> Found:
     """Search from `start` (n, d) with at most `steps` linearisations per row.
 
@@ -208,7 +210,8 @@ def _test(
     demands.offer(best, x[near], rows)
     if demands.rounds:
         moved = x[near] != demands.center[rows]
-        demands.offer(best, x[near] + slope[near, 0].sign() * demands.grid * 0.499 * moved, rows)
+        shift = 0.499 * demands.helpful(surplus[near], slope[near]) * moved
+        demands.offer(best, x[near] + shift, rows)
 
 
 def _repair(demands: Demands, best: Found, x: Tensor) -> None:
@@ -226,15 +229,14 @@ def _repair(demands: Demands, best: Found, x: Tensor) -> None:
         gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
         slope = slope * (x != demands.center[rows])[:, None]
         room = demands.lower[rows] - x, demands.upper[rows] - x
-        x = x + nearest_l2_all(slope, gap, *room).delta
+        x = x + nearest_all(slope, gap, *room).delta
         demands.offer(best, x, rows)
 
 
 def _round(demands: Demands, best: Found, x: Tensor) -> None:
     """Find how far moved columns must be shifted the helpful way before they are rounded."""
     rows = torch.arange(len(x), device=x.device)
-    _, slope = demands.linearise(x, rows)
-    shift = slope[:, 0].sign() * demands.grid * (x != demands.center)
+    shift = demands.helpful(*demands.linearise(x, rows)) * (x != demands.center)
     low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
     for _ in range(ROUNDINGS):
         middle = (low + high) / 2

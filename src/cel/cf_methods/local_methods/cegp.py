@@ -15,7 +15,7 @@ from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.guidance import accept_guided, distance_cost, pulled
-from cel.cf_methods.local_methods.margins import AIM, class_margin
+from cel.cf_methods.local_methods.margins import AIM, class_margins
 from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.prototypes import encoded_prototypes, nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
@@ -77,6 +77,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cegp"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Van Looveren and Klaise, ECML PKDD 2021"
@@ -139,7 +140,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         problem = Problem(
             query=query,
             cost=replace(cost, extra=self._extra(query)),
-            margin=class_margin(query),
+            margins=class_margins(query),
             accept=accept_guided(query, self.kappa, self.trust, old, new),
             aim=AIM + _logit(self.kappa),
         )

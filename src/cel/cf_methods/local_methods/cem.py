@@ -16,7 +16,7 @@ from cel.cf_methods.inputs import prepare
 from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.costs import SeparableCost
 from cel.cf_methods.local_methods.information import adding, no_information, removing
-from cel.cf_methods.local_methods.margins import AIM, accept_beyond, class_margin
+from cel.cf_methods.local_methods.margins import AIM, accept_beyond, class_margins
 from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
@@ -45,7 +45,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     The paper and its codes shrink by `beta` after each step of size lr. The proximal map of the
     objective shrinks by `lr * beta`; with `beta` a feature moves only if one step pushes it
     farther than `beta`, saturated models never move, and the point reached is not the minimum.
-    The default is the proximal map. Linear models are solved in closed form, others through their
+    The default is the proximal map. Linear models are solved exactly, others through their
     tangents, with changes of categories tried one by one; rows where that fails go through FISTA
     with the search for c, as do a reconstruction term and `threshold="paper"`.
 
@@ -73,6 +73,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cem"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.GRADIENTS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Dhurandhar et al., NeurIPS 2018"
@@ -182,7 +183,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         return Problem(
             query=query,
             cost=cost,
-            margin=class_margin(query),
+            margins=class_margins(query),
             accept=accept_beyond(query, self.kappa),
             aim=self.kappa + AIM,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cel.search import Nearest, nearest_elastic, nearest_l1, soft_threshold
+from cel.search import Nearest, nearest_all, soft_threshold
 from cel.search.gradient import RowFunction
 from cel.space.region import Region
 
@@ -83,12 +83,20 @@ class SeparableCost:
     def nearest(
         self, w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, rows: Tensor
     ) -> Nearest:
-        """Return the cheapest offsets from the centre with `w . offset >= gap` inside a box."""
+        """Return the cheapest offsets from the centre with all `w_c . offset >= gap_c` in a box.
+
+        Args:
+            w: (a, c, d) normals.
+            gap: (a, c).
+            lower: (a, d).
+            upper: (a, d).
+            rows: (a,) row numbers.
+        """
         if not self.l2:
-            scale = 1 / torch.where(self.numeric, self.l1, torch.ones_like(self.l1))
-            return nearest_l1(w, gap, lower, upper, scale)
+            weight = torch.where(self.numeric, self.l1, torch.ones_like(self.l1))
+            return nearest_all(w, gap, lower, upper, l1=weight, square=0.0)
         pull = None if self.pull is None else self.pull[rows] - self.center[rows]
-        return nearest_elastic(w, gap, lower, upper, l1=self.l1, pull=pull, theta=self.theta)
+        return nearest_all(w, gap, lower, upper, l1=self.l1, pull=pull, theta=self.theta)
 
     def _squares(self, d: Tensor) -> Tensor:
         return torch.where(self.numeric, d, torch.zeros_like(d)).square().sum(-1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.category_distances import category_distances
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.margins import class_margin
+from cel.cf_methods.local_methods.margins import class_margins
 from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.prototypes import nearest_rows
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
@@ -68,6 +68,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
@@ -123,7 +124,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         problem = Problem(
             query=query,
             cost=cost,
-            margin=class_margin(query),
+            margins=class_margins(query),
             accept=self._accept(query),
             also=(self._plausibility(query),),
         )

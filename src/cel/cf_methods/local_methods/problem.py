@@ -14,16 +14,17 @@ from cel.cf_methods.query import Query
 from cel.protocols import Task
 from cel.search import (
     Found,
-    Nearest,
     bisect_to_boundary,
     gradient_search,
     linearised_search,
-    nearest_l2_all,
+    proved_empty,
     revert_features,
     row_gradient,
+    row_jacobian,
     search_weight,
 )
 from cel.search.gradient import Accept, RowFunction
+from cel.search.least_change import RowOutputs
 from cel.search.linearised import Demands
 from cel.search.steppers import Stepper
 
@@ -32,21 +33,21 @@ __all__ = ["Problem"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """Minimise `cost` subject to `margin >= aim` inside the regions of a query.
+    """Minimise `cost` subject to `margins >= aim` inside the regions of a query.
 
     Attributes:
         query: rows, targets and regions.
         cost: what a point costs.
-        margin: (points (a, d), row numbers) -> (a,), differentiable, positive on the wanted side.
-        aim: the margin that searches head for.
-        also: further differentiable surpluses that must not be negative; then the cost must be
-            the squared distance.
+        margins: (points (a, d), row numbers) -> (a, c), differentiable, all positive on the wanted
+            side.
+        aim: the margins that searches head for.
+        also: further differentiable surpluses that must not be negative.
         accept: the test on the snapped point.
     """
 
     query: Query
     cost: SeparableCost
-    margin: RowFunction
+    margins: RowOutputs
     accept: Accept
     aim: float = AIM
     also: tuple[RowFunction, ...] = ()
@@ -57,7 +58,7 @@ class Problem:
             self,
             query=self.query.select(rows),
             cost=self.cost.select(rows),
-            margin=lambda x, r: self.margin(x, rows[r]),
+            margins=lambda x, r: self.margins(x, rows[r]),
             accept=lambda x, r: self.accept(x, rows[r]),
             also=tuple(_renumber(f, rows) for f in self.also),
         )
@@ -75,10 +76,10 @@ class Problem:
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether the margin is linear and every column that may move is continuous."""
+        """Whether the margins are linear and every column that may move is continuous."""
         query, lay = self.query, self.query.region.layout
-        outputs = 2 if query.model.task is Task.CLASSIFICATION else 1
-        if query.model.linear() is None or query.model.n_outputs != outputs:
+        several = query.model.task is Task.REGRESSION and query.model.n_outputs > 1
+        if query.model.linear() is None or several:
             return False
         if self.cost.extra is not None or self.also:
             return False
@@ -86,8 +87,12 @@ class Problem:
         stuck = query.region.fixed | ~discrete
         return bool(stuck.all()) and not query.region.space.constraints
 
+    def margin(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the smallest margin, shape (a,)."""
+        return self.margins(x, rows).amin(1)
+
     def surplus(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the margin beyond the aim, shape (a,)."""
+        """Return the smallest margin beyond the aim, shape (a,)."""
         return self.margin(x, rows) - self.aim
 
     def missing(self, x: Tensor, rows: Tensor) -> Tensor:
@@ -102,14 +107,13 @@ class Problem:
             the answers, and (n,) bool: rows that are proved to have none.
         """
         rows, region, center = self.query.rows(), self.query.region, self.cost.center
-        surplus, slope = row_gradient(self.surplus, center, rows)
-        best = self.cost.nearest(
-            slope, -surplus, region.lower - center, region.upper - center, rows
-        )
+        margins, slope = row_jacobian(self.margins, center, rows)
+        box = region.lower - center, region.upper - center
+        best = self.cost.nearest(slope, self.aim - margins, *box, rows)
         found = Found.nothing(center)
         found.offer(center + best.delta, rows, self.accept, self.cost.value)
-        most = surplus + (slope * best.delta).sum(1) + self.aim
-        return found, ~best.feasible & (most < 0)
+        proof = best.price if margins.shape[1] > 1 else torch.ones_like(margins)
+        return found, ~best.feasible & proved_empty(slope, -margins, *box, proof)
 
     def tangent(self, start: Tensor, *, steps: int, radius: float = 1.0) -> Found:
         """Solve for the tangent of the model again and again; categories stay as in `start`."""
@@ -118,7 +122,7 @@ class Problem:
         width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
         demands = Demands(
             linearise=self._linearise,
-            solve=self._nearest,
+            solve=self.cost.nearest,
             accept=self.accept,
             cost=self.cost.value,
             center=self.cost.center,
@@ -126,20 +130,17 @@ class Problem:
             upper=torch.where(lay.numeric, region.upper, start),
             width=torch.where(width > 0, width, torch.ones_like(width)),
             grid=lay.step,
+            aside=len(self.also),
         )
         return linearised_search(
             demands, start, steps=steps, radius=radius, budget=self.query.budget
         )
 
     def _linearise(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        parts = [row_gradient(f, x, rows) for f in (self.surplus, *self.also)]
-        return torch.stack([v for v, _ in parts], 1), torch.stack([g for _, g in parts], 1)
-
-    def _nearest(self, w: Tensor, gap: Tensor, low: Tensor, high: Tensor, rows: Tensor) -> Nearest:
-        if self.also:
-            return nearest_l2_all(w, gap, low, high)
-        best = self.cost.nearest(w[:, 0], gap[:, 0], low, high, rows)
-        return replace(best, price=best.price[:, None])
+        margins, slopes = row_jacobian(self.margins, x, rows)
+        parts = [row_gradient(f, x, rows) for f in self.also]
+        surplus = torch.cat([margins - self.aim, *(v[:, None] for v, _ in parts)], 1)
+        return surplus, torch.cat([slopes, *(g[:, None] for _, g in parts)], 1)
 
     def descend(
         self,

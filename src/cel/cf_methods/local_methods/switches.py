@@ -43,7 +43,7 @@ def _with_spare(problem: Problem, share: float) -> Problem:
     """Ask for more margin than needed: what rounding and relations take back must be there."""
     with torch.no_grad():
         spare = share * (-problem.surplus(problem.query.x, problem.query.rows())).clamp(min=0)
-    return replace(problem, margin=lambda x, rows: problem.margin(x, rows) - spare[rows])
+    return replace(problem, margins=lambda x, rows: problem.margins(x, rows) - spare[rows, None])
 
 
 @torch.no_grad()

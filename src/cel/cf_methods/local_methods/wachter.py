@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.margins import class_margin
+from cel.cf_methods.local_methods.margins import class_margin, class_margins
 from cel.cf_methods.local_methods.problem import Problem
 from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.local_methods.starts import other_starts
@@ -31,11 +31,11 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     """Minimise `lambda * L(f(x'), y') + d(x, x')`, with lambda raised until y' is reached.
 
     The distance is `sum(|x'_k - x_k| / MAD_k)` or the Euclidean one; a changed category counts 1.
-    A linear model is solved in closed form; otherwise the tangent of the model is solved in
-    closed form again and again, which leads to a stationary point of the same problem, with
-    changes of categories tried one by one. Rows for which that fails go through the descent of
-    the paper: Adam with the proximal map of the distance, lambda bracketed and bisected for each
-    row, categories relaxed to simplices.
+    A linear model is solved exactly, against all other classes at once; otherwise the tangent of
+    the model is solved exactly again and again, which leads to a stationary point of the same
+    problem, with changes of categories tried one by one. Rows for which that fails go through the
+    descent of the paper: Adam with the proximal map of the distance, lambda bracketed and
+    bisected for each row, categories relaxed to simplices.
 
     Args:
         model: any model with gradients.
@@ -61,6 +61,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "wachter"
+    version: ClassVar[int] = 2
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support)
@@ -130,7 +131,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     def _classes(self, query: Query) -> Problem:
         return Problem(
-            query=query, cost=self._cost(query), margin=class_margin(query), accept=query.accept
+            query=query, cost=self._cost(query), margins=class_margins(query), accept=query.accept
         )
 
     def _values(self, query: Query, eps: float) -> Problem:
@@ -138,12 +139,12 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         model, target = query.model, query.target
         side = (target - model.scores(query.x)).sign()
 
-        def margin(x: Tensor, rows: Tensor) -> Tensor:
+        def margins(x: Tensor, rows: Tensor) -> Tensor:
             miss = (target[rows] - model.logits(x)) * side[rows]
-            return eps - (miss if miss.shape[1] == 1 else miss.abs()).amax(-1)
+            return eps - (miss if miss.shape[1] == 1 else miss.abs()).amax(-1, keepdim=True)
 
         return Problem(
-            query=query, cost=self._cost(query), margin=margin,
+            query=query, cost=self._cost(query), margins=margins,
             accept=_accept_within(query, eps), aim=0.05 * eps,
         )  # fmt: skip
 
