@@ -1,7 +1,7 @@
 """Rows per CPU-second and quality of the local methods, against one row at a time and dice-ml.
 
     python benchmarks/methods.py [--datasets moons,wine,...] [--methods wachter,dice:random,...]
-        [--no-dice-ml] [--markdown] [--out FILE.csv]
+        [--no-dice-ml] [--free] [--markdown] [--out FILE.csv]
 
 Everything in one run on one thread, so that the ratios mean something. `rows/s n=1` is the same
 method called row by row, on as many rows as fit into a few seconds; `n=100` and `n=1000` are one
@@ -9,6 +9,7 @@ call each, and the quality is that of the last one. Datasets with fewer rows to 
 are drawn from with replacement, and nothing else is done: a repeated row is searched again each
 time, but random streams are keyed by the content of a row, so that it gets the same answer.
 
+`--free` lets every column move in [0, 1] and knows nothing of integers, directions or relations.
 `--out` appends the lines of each dataset as soon as it is finished and skips datasets that are in
 the file already; the tables printed at the end are those of the whole file. The lines of dice-ml
 (see `dice_baseline.py`) go to FILE_dice.csv.
@@ -35,6 +36,7 @@ from cel.models.classifiers import MLPClassifier
 from cel.models.generative import default_density
 from cel.protocols import Need, Scope, Task
 from cel.result import EvaluationContext
+from cel.space import FeatureSpace
 
 DATASETS = ["heloc", "moons", "wine", "german_credit", "law"]
 SIZES = [100, 1000]
@@ -79,21 +81,26 @@ def draw(pool, n):
     return pool[np.random.default_rng(0).integers(len(pool), size=n)]
 
 
-def build(name, model, density):
-    """Return the method of a line; "dice:random" is DiCE with `method="random"`."""
+def build(name, model, density, **extra):
+    """Return the method of a line: "dice:random", "ppcef:0.25" set the search, the quantile."""
     name, _, variant = name.partition(":")
     cls = METHODS.get(name)
-    extra = {"gen_model": density} if Need.DENSITY in cls.needs else {}
+    if Need.DENSITY in cls.needs:
+        extra["gen_model"] = density
     if name == "artelt":
         extra["extension"] = "scp"
     if variant:
-        extra["method"] = variant
+        extra |= {"method": variant} if name == "dice" else {"quantile": float(variant)}
     return cls(model, **extra)
 
 
-def method_line(name, dataset, split, model, density, context, pool, goal):
+def method_line(name, dataset, split, model, density, context, pool, goal, free=False):
     """Return speed and quality of one method on one dataset."""
-    method, fit_s = cpu(lambda: build(name, model, density).fit(split))
+    data, space = split, {}
+    if free:
+        data, goal = split.train.X, list(split.target.classes).index(goal)
+        space = {"space": FeatureSpace.continuous(pool.shape[1])}
+    method, fit_s = cpu(lambda: build(name, model, density, **space).fit(data))
     line = {"dataset": dataset, "method": name, "fit_s": fit_s}
     method.explain(pool[-1:], goal)  # whatever is imported or compiled on first use
     single, used = 0, 0.0
@@ -157,6 +164,7 @@ def main():
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(local_methods()))
     parser.add_argument("--no-dice-ml", action="store_true")
+    parser.add_argument("--free", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -170,7 +178,7 @@ def main():
         if not ours.has(dataset):
             lines = []
             for name in options.methods.split(","):
-                lines.append(method_line(name, dataset, *made))
+                lines.append(method_line(name, dataset, *made, options.free))
                 print({k: _plain(v) for k, v in lines[-1].items()}, flush=True)
             ours.add(lines)
         if not options.no_dice_ml and not theirs.has(dataset):
