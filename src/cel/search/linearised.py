@@ -18,7 +18,7 @@ from cel.search.closed_forms import Nearest
 from cel.search.gradient import Accept, Found, RowFunction
 from cel.search.halfspaces import nearest_all
 
-__all__ = ["Demands", "linearised_search"]
+__all__ = ["Demands", "Linearise", "Solve", "linearised_search"]
 
 Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, d), row numbers (a,)) -> (surplus (a, c), gradients (a, c, d)); want: all >= 0."""

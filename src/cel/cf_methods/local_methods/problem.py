@@ -23,9 +23,10 @@ from cel.search import (
     row_jacobian,
     search_weight,
 )
+from cel.search.cuts import Cuts
 from cel.search.gradient import Accept, RowFunction
 from cel.search.least_change import RowOutputs
-from cel.search.linearised import Demands
+from cel.search.linearised import Demands, Linearise, Solve
 from cel.search.steppers import Stepper
 
 __all__ = ["Problem"]
@@ -117,12 +118,16 @@ class Problem:
 
     def tangent(self, start: Tensor, *, steps: int, radius: float = 1.0) -> Found:
         """Solve for the tangent of the model again and again; categories stay as in `start`."""
-        region = self.query.region
-        lay = region.layout
+        region, lay = self.query.region, self.query.region.layout
         width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
+        linearise: Linearise = self._linearise
+        solve: Solve = self.cost.nearest
+        if self.also and not self.is_discrete:  # rounding would spoil what they bring
+            cuts = Cuts(linearise, solve, self.cost.center, last=len(self.also))
+            linearise, solve = cuts.linearise, cuts.solve
         demands = Demands(
-            linearise=self._linearise,
-            solve=self.cost.nearest,
+            linearise=linearise,
+            solve=solve,
             accept=self.accept,
             cost=self.cost.value,
             center=self.cost.center,
