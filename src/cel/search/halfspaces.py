@@ -23,7 +23,7 @@ from cel.search.closed_forms import FAR, Nearest, nearest_elastic, nearest_l1
 __all__ = ["nearest_all", "proved_empty"]
 
 ITERATIONS = 50
-CHUNK = 2**19  # coefficients of the programs that are solved together
+CHUNK = 2**17  # coefficients of the programs that are solved together
 EXACT = 1e-9  # relative gap of cost and bound at which a row ends
 SMALL = 1e-3  # costs below this count as this
 RIDGE = 1e-14  # of the diagonal
