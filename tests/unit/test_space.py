@@ -240,8 +240,30 @@ def test_snap_pulls_relations_back():
     )
     region = space.region(torch.tensor([[0.2, 0.6]]))
     x = region.snap(torch.tensor([[0.9, 0.1]]))
-    share = 0.4 / 1.2  # of the way from used - total = -0.4 to 0.8
-    assert torch.allclose(x, torch.tensor([[0.2 + share * 0.7, 0.6 - share * 0.5]]))
+    assert torch.allclose(x, torch.tensor([[0.5, 0.5]]))
+    held = region.freeze([False, True]).snap(torch.tensor([[0.9, 0.1]]))
+    assert torch.allclose(held, torch.tensor([[0.6, 0.6]]))
+
+
+def test_a_row_on_the_edge_of_a_relation_moves_along_it():
+    """used <= total on grids of different steps: the nearest pair that keeps it, or a step off."""
+    space = FeatureSpace(
+        (
+            Feature(name="used", columns=(0,), kind="integer", step=0.1),
+            Feature(name="total", columns=(1,), kind="integer", step=0.25),
+        ),
+        (LinearRelation.of({"used": 1.0, "total": -1.0}, 0.0),),
+    )
+    rows = torch.tensor([[0.5, 0.5]]).repeat(200, 1)
+    wish = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    x = space.region(rows).snap(wish)
+    assert space.region(rows).contains(x).all()
+    grid = torch.cartesian_prod(torch.arange(11) / 10, torch.arange(5) / 4)
+    grid = grid[grid[:, 0] <= grid[:, 1] + 1e-6]
+    nearest = torch.cdist(wish, grid).min(1).values
+    assert ((x - wish).norm(dim=1) <= nearest + 0.25).all()
+    both_down = wish.amax(1) < 0.2
+    assert (x[both_down] < rows[both_down]).all()
 
 
 def test_frozen_features_stay():

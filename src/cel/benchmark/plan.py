@@ -15,7 +15,7 @@ from cel.protocols import Need, Scope, Task
 
 __all__ = ["Block", "Cell", "MethodFacts", "Plan", "make_plan", "method_class", "method_facts"]
 
-STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 1, "score": 1}
+STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 2, "score": 1}
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,9 @@ def status(
     bad = cells[~cells["state"].isin(["done", "missing", "skip"])]
     for line in bad.head(20).itertuples():
         where = f"{line.dataset}/{line.fold}/{line.model}/{line.method}"
-        console().print(f"[red]{line.state}[/] {where}: {escape(str(line.reason))}", highlight=False)
+        console().print(
+            f"[red]{line.state}[/] {where}: {escape(str(line.reason))}", highlight=False
+        )
 
 
 def clean(

@@ -125,8 +125,7 @@ class Region:
         x = torch.where(self.fixed, self.origin, x)
         if not self.space.constraints:
             return x
-        pulled = torch.where(self.layout.numeric, self._snap_numbers(self._rules.pull(x)), x)
-        return self._rules.give_back(pulled)
+        return self._rules.give_back(self._snap_relations(x))
 
     @array_in_array_out
     def contains(self, x: Any) -> Any:
@@ -164,6 +163,16 @@ class Region:
         }
 
     # -- numbers -----------------------------------------------------------------------------
+
+    def _snap_relations(self, x: Tensor) -> Tensor:
+        """Repair numbers in broken relations: nearest point, then rounding to the safe side."""
+        lay, rules = self.layout, self._rules
+        if not bool(rules.broken_relations(x).any()):
+            return x
+        near = rules.pull(x, self.lower, self.upper)
+        snapped = torch.where(lay.numeric, self._snap_numbers(near), x)
+        safe = near + 0.499 * lay.step * rules.lean(snapped)
+        return torch.where(lay.numeric, self._snap_numbers(safe), snapped)
 
     def _nearest_grid(self, x: Tensor) -> Tensor:
         lay = self.layout

@@ -15,6 +15,8 @@ from cel.space.layout import TOLERANCE, Layout
 
 __all__ = ["Rules"]
 
+TURNS = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Rules:
@@ -55,22 +57,38 @@ class Rules:
 
     def broken(self, x: Tensor) -> Tensor:
         """(n, r + i) bool: which constraints the rows of `x` (n, d) break."""
-        linear = x @ self.layout.relations.T > self.bounds + self._slack
-        return torch.cat([linear, self._broken_implications(x) & ~self._excused], -1)
+        implications = self._broken_implications(x) & ~self._excused
+        return torch.cat([self.broken_relations(x), implications], -1)
 
-    def pull(self, x: Tensor) -> Tensor:
-        """Shrink the changes in each broken relation until it holds (closed form)."""
-        for i, row in enumerate(self.layout.relations):
-            home, value = self.origin @ row, x @ row
-            room = (self.bounds[:, i] - home).clamp(min=0)
-            share = torch.where(
-                value > self.bounds[:, i] + self._slack[i],
-                room / (value - home).clamp(min=1e-12),
-                torch.ones_like(value),
-            )
-            pulled = self.origin + share[:, None] * (x - self.origin)
-            x = torch.where((row != 0) & self.layout.numeric, pulled, x)
+    def broken_relations(self, x: Tensor) -> Tensor:
+        """(n, r) bool: which linear relations the rows of `x` (n, d) break."""
+        return x @ self.layout.relations.T > self.bounds + self._slack
+
+    def pull(self, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        """Move the numbers of each broken relation to the nearest point of the box that keeps it.
+
+        Columns that reach a bound stay there and the others go on; relations take turns, as one
+        may disturb another.
+        """
+        x = x.clone()
+        for _ in range(TURNS):
+            broken = self.broken_relations(x)
+            for i, row in enumerate(self.layout.relations):
+                at = broken[:, i].nonzero()[:, 0]
+                low, high, near = lower[at], upper[at], x[at]
+                step = torch.where(self.layout.numeric, row, torch.zeros_like(row))
+                for _ in range(TURNS):
+                    excess = (near @ row - self.bounds[at, i]).clamp(min=0)
+                    free = torch.where(step > 0, near > low, near < high) * step
+                    share = excess / (free * free).sum(-1).clamp(min=1e-12)
+                    near = torch.clamp(near - share[:, None] * free, low, high)
+                x[at] = near
         return x
+
+    def lean(self, x: Tensor) -> Tensor:
+        """(n, d) in [-1, 1]: where rounding up (+) helps the relations that `x` breaks."""
+        broken = self.broken_relations(x).to(x.dtype)
+        return -(broken @ self.layout.relations.sign()).clamp(-1, 1)
 
     def give_back(self, x: Tensor) -> Tensor:
         """Reset the features of broken constraints to the origin until none is broken.
