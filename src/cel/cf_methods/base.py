@@ -186,7 +186,8 @@ class BaseCounterfactualMethod(Parameters, ABC):
 
     def _answer_in_batches(self, prepared: Prepared, view: ModelView) -> list[tuple[Any, Answer]]:
         todo = np.flatnonzero(prepared.todo)
-        size = self.batch_size or _rows_per_batch(prepared.space.width * self._copies_per_row())
+        copies = self._copies_per_row() + 8 * (view.n_outputs - 1)  # Jacobians count, too
+        size = self.batch_size or _rows_per_batch(prepared.space.width * copies)
         if self.max_queries is not None:
             view.budget.max_queries = view.budget.queries + self.max_queries * len(todo)
         parts = [todo[i : i + size] for i in range(0, len(todo), size)]
