@@ -1,7 +1,7 @@
 """Share of rows answered and share of answers that are valid, per dataset, model and local method.
 
     CEL_DATA=... cel run paper --fold 0 --set max_rows=300 -j 8 --out runs/fold0
-    python benchmarks/coverage.py runs/fold0 [more runs]
+    python benchmarks/coverage.py runs/fold0 [more runs or exported parquet tables]
 
 Prints the table of docs/methods.md ("coverage", or "coverage / validity" where an answer was not
 valid) and how the rows of every cell below 0.95 ended.
@@ -25,12 +25,16 @@ def read(folders):
     """Return the local cells of some runs: a wide table of scores, and cells without scores."""
     scores, cells = [], []
     for folder in folders:
+        if folder.endswith(".parquet"):
+            scores.append(pd.read_parquet(folder))
+            continue
         store, plan = open_run(folder)
         scores.append(collect(store, plan))
         cells.append(cell_table(store, plan))
     local = [n for n, c in METHODS.items() if c.scope is Scope.LOCAL]
     table = pd.concat(scores).query("method in @local")
-    states = pd.concat(cells).query("method in @local and state != 'done'")
+    states = pd.concat([pd.DataFrame(columns=["method", "state"]), *cells])
+    states = states.query("method in @local and state != 'done'")
     keys = ["dataset", "model", "method"]
     return table.pivot_table(index=keys, columns="metric", values="value"), states, local
 

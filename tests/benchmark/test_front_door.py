@@ -52,4 +52,4 @@ def test_bring_only_your_method(tmp_path):
     report = tmp_path / "runs" / "quick" / "report"
     board = pd.concat(pd.read_csv(p) for p in report.glob("scores*.csv"))
     assert {*METHODS, "growingspheres"} <= set(board["method"])
-    assert set(board["source"]) == {"run", "baseline"}
+    assert set(board["source"]) == {"run", "shipped baseline"}
