@@ -195,7 +195,7 @@ def test_a_cell_has_the_scores_that_its_parts_give(tmp_path):
     from cel.benchmark.keys import seed_of
     from cel.benchmark.stages import metric_entries
     from cel.cf_methods import METHODS
-    from cel.datasets import load_dataset
+    from cel.datasets import FileDataset
     from cel.metrics import MetricsOrchestrator
     from cel.models import MODELS
     from cel.result import EvaluationContext
@@ -207,7 +207,7 @@ def test_a_cell_has_the_scores_that_its_parts_give(tmp_path):
     run(suite, tmp_path / "r")
     store, plan = open_run(tmp_path / "r")
     (block,) = plan.blocks
-    split = load_dataset("wine", binary=True).fold(1)
+    split = FileDataset(config_path="wine", binary=True).fold(1)
     model = MODELS.get("lr")(random_state=seed_of(block.predictor_key, "fit"))
     model.fit(split.loader("train"))
     x_train = np.concatenate([split.train.X, split.valid.X])

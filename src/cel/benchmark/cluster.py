@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cel.benchmark.supervisor import Supervisor, Task
+from cel.benchmark.supervisor import Supervisor
+from cel.benchmark.tasks import Task
 from cel.errors import MissingDependencyError
 
 __all__ = ["run_on_dask", "run_task"]

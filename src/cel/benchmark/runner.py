@@ -17,7 +17,8 @@ from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stacked import stackable
 from cel.benchmark.store import Store
-from cel.benchmark.supervisor import Supervisor, Task
+from cel.benchmark.supervisor import Supervisor
+from cel.benchmark.tasks import Task
 from cel.errors import ConfigError, StoreError
 
 __all__ = ["RunSummary", "open_run", "pending_tasks", "run"]

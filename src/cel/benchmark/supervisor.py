@@ -10,42 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Supervisor", "Task"]
+from cel.benchmark.tasks import Task
+
+__all__ = ["Supervisor"]
 
 POLL_S = 0.2
 MAX_DEATHS = 2  # a cell that has seen this many workers die is given up
-
-
-@dataclass
-class Task:
-    """The open cells of one block; without fold and model, the models of a whole dataset."""
-
-    suite: dict[str, Any]
-    dataset: str
-    fold: int | None
-    model: str | None
-    cells: list[str]
-    deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
-
-    def plain(self) -> dict[str, Any]:
-        """Return what a worker has to know."""
-        names = ("suite", "dataset", "fold", "model", "cells")
-        return {n: getattr(self, n) for n in names}
-
-    def line(self) -> str:
-        """Return the task as one JSON line."""
-        return json.dumps(self.plain(), default=str) + "\n"
-
-    @property
-    def label(self) -> str:
-        """A short name for people."""
-        return f"{self.dataset}/{self.fold}/{self.model}" if self.model else self.dataset
 
 
 @dataclass

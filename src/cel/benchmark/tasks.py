@@ -1,0 +1,36 @@
+"""What a worker is asked to do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Task"]
+
+
+@dataclass
+class Task:
+    """The open cells of one block; without fold and model, the models of a whole dataset."""
+
+    suite: dict[str, Any]
+    dataset: str
+    fold: int | None
+    model: str | None
+    cells: list[str]
+    deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
+
+    def plain(self) -> dict[str, Any]:
+        """Return what a worker has to know."""
+        names = ("suite", "dataset", "fold", "model", "cells")
+        return {n: getattr(self, n) for n in names}
+
+    def line(self) -> str:
+        """Return the task as one JSON line."""
+        return json.dumps(self.plain(), default=str) + "\n"
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return f"{self.dataset}/{self.fold}/{self.model}" if self.model else self.dataset
