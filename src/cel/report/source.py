@@ -98,7 +98,8 @@ def _differs(suite: Suite) -> str:
 def _remarks(suite: str, differing: str, added: list[str]) -> tuple[str, ...]:
     if added:
         titles = ", ".join(method_title(m) for m in added)
-        return (f"Shipped baseline scores stand in for methods that were not run: {titles}.",)
+        shown = f"Shipped baseline scores stand in for methods that were not run: {titles}."
+        return (f"{shown} Their times were taken on another machine.",)
     if differing and baseline_path(suite).exists():
         return (f"Shipped baseline scores are not shown, because {differing}.",)
     return ()
