@@ -64,16 +64,17 @@ class _Search:
         query, k = self.query, self.settings.k
         sampler, rows = Sampler.of(query.region), query.rows()
         people = _first_people(query, train, sampler, 10 * k)
-        people, price = self.fittest(people[:, :0], people.new_zeros(len(rows), 0), people, rows)
+        nothing = torch.full(people.shape[:2], torch.nan, dtype=torch.float64).to(people.device)
+        people, price = self.fittest(people[:, :0], nothing[:, :0], people, nothing, rows)
         stale, last = torch.zeros_like(price[:, 0]), price[:, :k].mean(1)
         for generation in range(self.settings.generations):
             live = rows[self.hopeful(stale, price)[rows] & (sampler.count[rows] > 0)]
             if not len(live) or query.budget.expired:
                 break
             stream = RowStreams(query.rng.keys[live], query.rng.draw + _DRAWS * (generation + 1))
-            children = _children(sampler, people[live], live, stream, 9 * k)
+            children, worth = _children(sampler, people[live], price[live], live, stream, 9 * k)
             people[live], price[live] = self.fittest(
-                people[live, :k], price[live, :k], children, live
+                people[live, :k], price[live, :k], children, worth, live
             )
             now = price[live, :k].mean(1)
             better = last[live] - now > self.settings.tolerance
@@ -96,13 +97,13 @@ class _Search:
         return (stale < self.settings.patience) | (~enough & (stale < self.settings.give_up))
 
     def fittest(
-        self, elders: Tensor, known: Tensor, children: Tensor, rows: Tensor
+        self, elders: Tensor, known: Tensor, children: Tensor, worth: Tensor, rows: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return elders (a, e, d) and children (a, c, d), fittest first, and prices (a, e + c).
 
-        The half that counts is found without asking the model about all: the cheapest children
-        are judged first. Where they and the elders give enough valid people, all others are
-        dearer; they get an infinite price.
+        The half that counts is found without asking the model about all: children that are copies
+        have a price already (`worth`, else NaN), and the cheapest are judged first. Where they
+        and the elders give enough valid people, all others are dearer; they get an infinite price.
         """
         (a, count), half = children.shape[:2], 5 * self.settings.k
         if not elders.shape[1] or self.leaves_region:
@@ -116,9 +117,11 @@ class _Search:
         for start, stop in pairwise(shown):
             part = order[:, start:stop]
             at = here[:, None].expand(-1, part.shape[1]), part[here]
-            who = rows[at[0]].flatten()
-            points = children[at].flatten(0, 1)
-            price[at] = self.judged(points, base[at].flatten(), who).reshape(at[0].shape)
+            values = worth[at]
+            new = values.isnan()
+            one, child = at[0][new], at[1][new]
+            values[new] = self.judged(children[one, child], base[one, child], rows[one])
+            price[at] = values
             valid = (price < _INVALID).sum(1) + (known < _INVALID).sum(1)
             here = (valid < half).nonzero()[:, 0]
         people, price = torch.cat([elders, children], 1), torch.cat([known, price], 1)
@@ -151,19 +154,26 @@ def _first_people(query: Query, train: TrainRows | None, sampler: Sampler, size:
 
 
 def _children(
-    sampler: Sampler, people: Tensor, rows: Tensor, stream: RowStreams, count: int
-) -> Tensor:
-    """Mix the features of two parents from the fitter half and some random draws."""
+    sampler: Sampler, people: Tensor, price: Tensor, rows: Tensor, stream: RowStreams, count: int
+) -> tuple[Tensor, Tensor]:
+    """Mix the features of two parents from the fitter half and some random draws.
+
+    Returns:
+        children (a, count, d), and their prices (a, count) where they are copies of a parent
+        whose price is known, NaN elsewhere.
+    """
     size, d = people.shape[1:]
     half = max(1, size // 2)
-    first, second = (
-        people.gather(1, stream.integers(half, count)[..., None].expand(-1, -1, d))
-        for _ in range(2)
-    )
+    chosen = [stream.integers(half, count) for _ in range(2)]
+    first, second = (people.gather(1, c[..., None].expand(-1, -1, d)) for c in chosen)
     region = sampler.region
     fate = stream.uniform(count, len(region.space))
     # What is left of a fate beyond the parents' shares is uniform again.
     fresh = sampler.at(((fate - _FROM_SECOND) / (1 - _FROM_SECOND)).clamp(min=0), rows)
     fate = fate[..., region.layout.owner]
     child = torch.where(fate < _FROM_FIRST, first, second)
-    return torch.where(fate < _FROM_SECOND, child, fresh)
+    child = torch.where(fate < _FROM_SECOND, child, fresh)
+    worth = torch.full_like(price, torch.nan)[:, :1].expand(-1, count)
+    for parent, which in zip((first, second), chosen, strict=True):
+        worth = torch.where((child == parent).all(-1), price.gather(1, which), worth)
+    return child, worth.masked_fill(worth.isinf(), torch.nan)
