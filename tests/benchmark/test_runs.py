@@ -149,13 +149,19 @@ def test_parts_of_a_suite_gather_in_one_folder(tiny, tmp_path):
 def test_a_run_can_be_read_where_its_methods_are_not_installed(tiny, tmp_path, monkeypatch):
     import sys
 
+    from typer.testing import CliRunner
+
+    from cel.cli.app import app
     from cel.report import write_report
 
     run(tiny | {"datasets": ["moons"], "folds": [0]}, tmp_path / "r")
+    part = ["merge", str(tmp_path / "r"), "--out", str(tmp_path / "m")]
+    assert CliRunner().invoke(app, part).exit_code == 0
     here = [p for p in sys.path if not p.endswith("benchmark")]
     monkeypatch.setattr(sys, "path", here)
     monkeypatch.delitem(sys.modules, "drill_methods", raising=False)
-    assert set(_table(tmp_path / "r")["method"]) == {"shells", "slow", "again"}
+    for folder in ("r", "m"):
+        assert set(_table(tmp_path / folder)["method"]) == {"shells", "slow", "again"}
     made = write_report(tmp_path / "r", tmp_path / "report")
     assert "shells" in made.page.read_text(encoding="utf8")
 
@@ -175,6 +181,15 @@ def test_stacked_training_makes_the_models_first(tiny, tmp_path):
     first_cell = next(i for i, e in enumerate(events) if e.get("kind") == "cell")
     assert all(e["event"] != "stacked" for e in events[first_cell:])
     assert run(suite, tmp_path / "r", stack=True).ran == 0
+
+
+def test_a_shard_stacks_its_own_blocks_alone(tiny, tmp_path):
+    suite = tiny | {"methods": {"shells": tiny["methods"]["shells"]}, "folds": [0, 1, 2, 3]}
+    run(suite, tmp_path / "r", shard=(1, 2), stack=True)
+    store, plan = open_run(tmp_path / "r")
+    mine = {b.density_key for b in plan.shard(1, 2).blocks}
+    assert set(store.keys("density")) == mine
+    assert 0 < len(mine) < len(plan.blocks)
 
 
 def test_a_stack_that_fails_leaves_its_models_to_the_blocks(tiny, tmp_path):

@@ -52,9 +52,11 @@ def run_on_dask(
         for future in as_completed(futures, raise_errors=False):
             if future.status == "error":
                 task = tasks[futures.index(future)]
+                reason = f"dask gave up: {future.exception()}"
                 for key in task.cells:
-                    reason = f"dask gave up: {future.exception()}"
                     report({"event": "fail", "key": key, "label": task.label, "reason": reason})
+                if task.model is None:
+                    report({"event": "stack_failed", "label": task.label, "reason": reason})
                 continue
             for event in future.result():
                 report(event)

@@ -15,7 +15,7 @@ import cel
 from cel.benchmark.collect import write_scores
 from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.spec import Suite, load_suite
-from cel.benchmark.stacked import stackable
+from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import Task
@@ -135,10 +135,8 @@ def run(
     store.log("run", suite=plan.suite.name, cells=len(plan.cells), open=count, argv=sys.argv[1:])
     record = _recorder(store, watch)
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
-    stacks = (
-        _stacks(plan, store) if tasks and (device == "cuda" if stack is None else stack) else []
-    )
-    for part in (stacks, tasks):
+    together = tasks and (device == "cuda" if stack is None else stack)
+    for part in (stacks(plan, store) if together else [], tasks):
         if part and engine == "local":
             Supervisor(
                 store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
@@ -150,11 +148,6 @@ def run(
             run_on_dask(part, store.root, address, jobs, device, record)
     write_scores(store, whole)
     return _summary(store, plan, count, time.perf_counter() - started)
-
-
-def _stacks(plan: Plan, store: Store) -> list[Task]:
-    plain = plan.suite.to_dict()
-    return [Task(plain, dataset, None, None, []) for dataset in stackable(plan, store)]
 
 
 def _remember(store: Store, plan: Plan) -> Plan:

@@ -7,37 +7,42 @@ differently, so a stacked run equals a plain one within the noise of training, n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import MODEL_STAGES, Workbench
 from cel.benchmark.store import Store
+from cel.benchmark.tasks import Task
 
-__all__ = ["stackable", "train_together"]
+__all__ = ["stacks", "train_together"]
 
 
-def stackable(plan: Plan, store: Store) -> list[str]:
-    """Return the datasets for which two or more predictors or densities are missing."""
-    missing: dict[tuple[str, str], set[str]] = {}
+def stacks(plan: Plan, store: Store) -> list[Task]:
+    """Return one task per dataset of which two or more blocks of the plan lack a model."""
+    waiting: dict[str, list[str]] = {}
     for block in plan.blocks:
-        keys = (block.predictor_key, block.density_key)
-        for stage, key in zip(MODEL_STAGES, keys, strict=True):
-            if not store.has(stage, key):
-                missing.setdefault((block.dataset, stage), set()).add(key)
-    wanted = {dataset for (dataset, _), keys in missing.items() if len(keys) > 1}
-    return [d for d in plan.suite.datasets if d in wanted]
+        keys = zip(MODEL_STAGES, (block.predictor_key, block.density_key), strict=True)
+        if not all(store.has(stage, key) for stage, key in keys):
+            waiting.setdefault(block.dataset, []).append(block.density_key)
+    plain = plan.suite.to_dict()
+    return [Task(plain, d, None, None, [], keys) for d, keys in waiting.items() if len(keys) > 1]
 
 
 def train_together(
-    suite: Suite, dataset: str, store: Store, device: str, emit: Callable[[dict[str, Any]], None]
+    suite: Suite,
+    dataset: str,
+    densities: Collection[str],
+    store: Store,
+    device: str,
+    emit: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Train what is missing for one dataset: all predictors at once, then all densities."""
+    """Train what some blocks of a dataset lack: all predictors at once, then all densities."""
     from cel.models import fit_many
 
     blocks = make_plan(suite.narrowed(datasets=[dataset])).blocks
-    benches = [Workbench(suite, block, store, device) for block in blocks]
+    benches = [Workbench(suite, b, store, device) for b in blocks if b.density_key in densities]
     for stage in MODEL_STAGES:
         waiting = [b for b in benches if b.missing(stage)]
         label, limits = f"{dataset}: {len(waiting)} of {stage}", suite.limits

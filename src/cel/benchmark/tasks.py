@@ -12,18 +12,19 @@ __all__ = ["Task"]
 
 @dataclass
 class Task:
-    """The open cells of one block; without fold and model, the models of a whole dataset."""
+    """The open cells of one block; without fold and model, the models of several blocks."""
 
     suite: dict[str, Any]
     dataset: str
     fold: int | None
     model: str | None
     cells: list[str]
+    densities: list[str] = field(default_factory=list)  # the blocks of a stack, by density key
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 
     def plain(self) -> dict[str, Any]:
         """Return what a worker has to know."""
-        names = ("suite", "dataset", "fold", "model", "cells")
+        names = ("suite", "dataset", "fold", "model", "cells", "densities")
         return {n: getattr(self, n) for n in names}
 
     def line(self) -> str:

@@ -33,7 +33,8 @@ def work(task: dict[str, Any], store_path: str, device: str, emit: Emit) -> None
 
     suite = Suite.from_dict(task["suite"])
     if task["fold"] is None:
-        train_together(suite, task["dataset"], Store(store_path), device, emit)
+        place = Store(store_path), device, emit
+        train_together(suite, task["dataset"], task["densities"], *place)
         return
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
     (block,) = make_plan(part).blocks

@@ -195,6 +195,7 @@ def merge(
             target.write_json("environment.json", store.read_json("environment.json"))
         elif known != store.read_json("suite.json"):
             raise ConfigError(f"{source} is a run of another suite than {out}")
+        target.write_json("methods.json", store.read_json("methods.json") or {})
         console().print(f"{source}: {target.merge(store)} entries copied")
     merged, plan = open_run(out)
     write_scores(merged, plan)
