@@ -53,6 +53,12 @@ function scroller(table, label) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 }
 
+/* A table that scrolls where it is too wide: attributes, cells of the head, rows, its name. */
+function sheet(attributes, head, rows, label) {
+  const top = el("thead", {}, el("tr", {}, head));
+  return scroller(el("table", attributes, top, el("tbody", {}, rows)), label);
+}
+
 /* A labelled select; options are [value, title] pairs. */
 function picker(label, options, value, change) {
   const select = el(

@@ -187,21 +187,10 @@ function failureCard(chosen) {
   ];
   return card(
     `Cells without a result: ${count(bad.length)}`,
-    scroller(
-      el(
-        "table",
-        { class: "wide", id: "failures" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            head.map(([t, c]) => el("th", { class: c, scope: "col" }, t)),
-          ),
-        ),
-        el("tbody", {}, rows),
-      ),
+    sheet(
+      { class: "wide", id: "failures" },
+      head.map(([t, c]) => el("th", { class: c, scope: "col" }, t)),
+      rows,
       "Cells without a result",
     ),
   );

@@ -106,29 +106,15 @@ function glanceCard() {
       }),
     );
   });
-  const table = el(
-    "table",
-    { class: "wide" },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        el("th", {}),
-        columns.map(([metric, title]) =>
-          el("th", { class: "text", scope: "col" }, tip(METRIC[metric].meaning, title)),
-        ),
-      ),
-    ),
-    el("tbody", {}, body),
+  const head = columns.map(([metric, title]) =>
+    el("th", { class: "text", scope: "col" }, tip(METRIC[metric].meaning, title)),
   );
   return card(
     "At a glance",
     paragraph(
       "The method with the best mean rank over all datasets, per paradigm and criterion, with its mean value. No method is best at everything; see Trade-offs.",
     ),
-    scroller(table, "Best method per paradigm and criterion"),
+    sheet({ class: "wide" }, [el("th", {}), ...head], body, "Best method per paradigm and criterion"),
   );
 }
 
@@ -191,21 +177,10 @@ function datasetCard() {
   ];
   return card(
     "Datasets",
-    scroller(
-      el(
-        "table",
-        { class: "wide" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            head.map(([t, c]) => el("th", { class: c, scope: "col" }, t)),
-          ),
-        ),
-        el("tbody", {}, rows),
-      ),
+    sheet(
+      { class: "wide" },
+      head.map(([t, c]) => el("th", { class: c, scope: "col" }, t)),
+      rows,
       "Datasets",
     ),
   );

@@ -119,22 +119,10 @@ function timeCard() {
     paragraph(
       "Training of the predictor and of the shared density is not counted; what a method learns for itself is.",
     ),
-    scroller(
-      el(
-        "table",
-        { class: "sticky" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("th", { class: "text" }, "Method"),
-            columns.map((c) => el("th", { scope: "col" }, head[c])),
-          ),
-        ),
-        el("tbody", {}, body),
-      ),
+    sheet(
+      { class: "sticky" },
+      [el("th", { class: "text" }, "Method"), ...columns.map((c) => el("th", { scope: "col" }, head[c]))],
+      body,
       "Times",
     ),
   );

@@ -97,22 +97,10 @@ function commonCard(group) {
     paragraph(
       "A method that solves only easy rows looks close on its own rows. Here distances are also taken on the rows that all methods of the paradigm solved, where each of them solved at least half.",
     ),
-    scroller(
-      el(
-        "table",
-        { class: "sticky" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("th", { class: "text" }, "Method"),
-            head.map((t) => el("th", { scope: "col" }, t)),
-          ),
-        ),
-        el("tbody", {}, body),
-      ),
+    sheet(
+      { class: "sticky" },
+      [el("th", { class: "text" }, "Method"), ...head.map((t) => el("th", { scope: "col" }, t))],
+      body,
       "Distances on common rows",
     ),
   );
