@@ -21,6 +21,7 @@ class Deviation:
         self.properties = properties
 
     def __call__(self, value, *, oracle, limit, unit):
+        assert np.size(value), f"nothing was compared with {oracle}"
         value = float(np.max(np.asarray(value, dtype=np.float64), initial=0.0))
         told = {"value": value, "limit": limit, "oracle": oracle, "unit": unit}
         self.properties.append(("deviation", json.dumps(told)))
