@@ -43,9 +43,9 @@ def test_smoke_runs_every_method_and_the_report_finds_it(tmp_path):
 def test_bring_only_your_method(tmp_path):
     """The method of docs/extending.md on one dataset of `quick`, beside the shipped scores."""
     text = (DOCS / "extending.md").read_text(encoding="utf8")
-    (code,) = re.findall(r"```python\n(# growing_spheres.py.*?)```", text, re.DOTALL)
+    (code,) = re.findall(r"```python\n(# shells.py.*?)```", text, re.DOTALL)
     (tmp_path / "mypkg.py").write_text(code)
-    method = ["-m", "mypkg:GrowingSpheres", "-d", "wine", "--fold", "0"]
+    method = ["-m", "mypkg:RandomShells", "-d", "wine", "--fold", "0"]
     said = cel("run", "quick", *method, folder=tmp_path, PYTHONPATH=str(tmp_path))
     assert "2 of 2 cells started, 2 have scores" in said
     cel("report", folder=tmp_path)

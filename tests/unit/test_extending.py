@@ -14,24 +14,24 @@ DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 @pytest.fixture(scope="module")
-def growing_spheres(tmp_path_factory):
-    code = re.search(r"```python\n(# growing_spheres.py\n.*?)```", DOC.read_text(), re.S).group(1)
-    path = tmp_path_factory.mktemp("example") / "growing_spheres.py"
+def random_shells(tmp_path_factory):
+    code = re.search(r"```python\n(# shells.py\n.*?)```", DOC.read_text(), re.S).group(1)
+    path = tmp_path_factory.mktemp("example") / "shells.py"
     path.write_text(code)
-    spec = importlib.util.spec_from_file_location("growing_spheres", path)
+    spec = importlib.util.spec_from_file_location("shells", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["growing_spheres"] = module
+    sys.modules["shells"] = module
     spec.loader.exec_module(module)
-    return module.GrowingSpheres
+    return module.RandomShells
 
 
 def test_the_example_is_short():
-    code = re.search(r"```python\n(# growing_spheres.py\n.*?)```", DOC.read_text(), re.S).group(1)
+    code = re.search(r"```python\n(# shells.py\n.*?)```", DOC.read_text(), re.S).group(1)
     assert len(code.splitlines()) < 60
 
 
-def test_the_example_keeps_the_contract(growing_spheres):
-    reports = check_method(growing_spheres)
+def test_the_example_keeps_the_contract(random_shells):
+    reports = check_method(random_shells)
     assert [r for r in reports if not r.passed] == []
     assert {r.problem for r in reports if r.check == "valid"} == {
         "binary_numeric", "binary_curved", "mixed", "three_classes",
@@ -60,12 +60,12 @@ class _Copycat:
         ("budgets", None),
     ],
 )
-def test_broken_methods_fail(growing_spheres, check, answer):
+def test_broken_methods_fail(random_shells, check, answer):
     """The checks can fail: each of these mistakes is caught by the check named here."""
     if answer is None:
-        broken = type("Slow", (growing_spheres,), {"_answer_in_batches": _ignore_budget})
+        broken = type("Slow", (random_shells,), {"_answer_in_batches": _ignore_budget})
     else:
-        broken = _Copycat(growing_spheres).variant("Broken", answer)
+        broken = _Copycat(random_shells).variant("Broken", answer)
     problem = PROBLEMS["binary_numeric"]()
     assert applicable(broken, problem) is None
     with pytest.raises(AssertionError):
