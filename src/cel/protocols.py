@@ -14,6 +14,7 @@ __all__ = [
     "DifferentiablePredictor",
     "Need",
     "Predictor",
+    "Proof",
     "Scope",
     "Status",
     "Support",
@@ -44,6 +45,7 @@ class Need(StrEnum):
     DENSITY = "density"
     TRAIN_ROWS = "train_rows"
     LINEAR_MODEL = "linear_model"
+    TREES = "trees"
 
 
 class Support(StrEnum):
@@ -76,6 +78,18 @@ class Status(StrEnum):
     def has_candidate(self) -> bool:
         """Whether rows of this status hold a counterfactual."""
         return self in (Status.FOUND, Status.INVALID)
+
+
+class Proof(StrEnum):
+    """How strongly the cost of a found row is known to be the least possible one.
+
+    What is proved speaks of the model and of the feasible set as given. That no answer exists at
+    all is told by `Status.INFEASIBLE`.
+    """
+
+    NONE = "none"
+    OPTIMAL = "optimal"
+    WITHIN_GAP = "within_gap"
 
 
 @runtime_checkable

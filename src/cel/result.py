@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cel.errors import DataError
-from cel.protocols import Status, Task
+from cel.protocols import Proof, Status, Task
 from cel.space import FeatureSpace, Target
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class ExplanationResult:
         target: the outcome column, or None.
         x_sets: (n, k, d) several verified counterfactuals per row, NaN padded, or None.
         cf_group_ids: (n,) group, rule or direction that answered, -1 for none, or None.
+        bound: (n,) proved lower bounds of the method's cost, NaN for none, or None.
+        proof: (n,) `cel.protocols.Proof` values of the counterfactuals, or None.
         seconds: wall-clock seconds by stage ("fit", "explain").
         method: registry name of the method.
         params: its settings.
@@ -79,6 +81,8 @@ class ExplanationResult:
     target: Target | None = None
     x_sets: np.ndarray | None = None
     cf_group_ids: np.ndarray | None = None
+    bound: np.ndarray | None = None
+    proof: np.ndarray | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     method: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -90,6 +94,7 @@ class ExplanationResult:
         for name in ("x_cfs", "y_origs", "y_cf_targets", "y_cfs", "status", "source_ids"):
             if len(getattr(self, name)) != n:
                 raise DataError(f"{name} has {len(getattr(self, name))} rows, x_origs has {n}")
+        self._check_proofs()
         if self.x_origs.shape != self.x_cfs.shape or self.x_origs.shape[1:] != (self.space.width,):
             raise DataError(
                 f"rows have shape {self.x_origs.shape}, counterfactuals {self.x_cfs.shape}, "
@@ -99,6 +104,19 @@ class ExplanationResult:
         if not np.array_equal(holds, self.has_candidate):
             row = int(np.flatnonzero(holds != self.has_candidate)[0])
             raise DataError(f"row {row} has status {self.status[row]!r} but its values disagree")
+
+    def _check_proofs(self) -> None:
+        for name in ("bound", "proof"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.x_origs):
+                raise DataError(f"{name} has {len(values)} rows, x_origs has {len(self.x_origs)}")
+        if self.proof is not None:
+            wrong = (self.proof != Proof.NONE.value) & ~self.found
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                raise DataError(
+                    f"row {row} has proof {self.proof[row]!r} but status {self.status[row]!r}"
+                )
 
     def __len__(self) -> int:
         return len(self.x_origs)
@@ -128,10 +146,22 @@ class ExplanationResult:
         names, numbers = np.unique(self.status, return_counts=True)
         return {str(n): int(c) for n, c in zip(names, numbers, strict=True)}
 
+    def proofs(self) -> dict[str, int]:
+        """Return how much is known of the rows that needed an answer.
+
+        "optimal" and "within_gap" count proved costs, "heuristic" counterfactuals without proof,
+        "infeasible" rows for which it is proved that none exists.
+        """
+        proof = np.full(len(self), Proof.NONE.value) if self.proof is None else self.proof
+        known = {p.value: int((proof == p.value).sum()) for p in Proof if p is not Proof.NONE}
+        heuristic = int((self.found & (proof == Proof.NONE.value)).sum())
+        impossible = int((self.status == Status.INFEASIBLE.value).sum())
+        return known | {"heuristic": heuristic, "infeasible": impossible}
+
     def select(self, rows: Any) -> ExplanationResult:
         """Return some rows, given as positions or as a mask."""
         arrays = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs", "status", "source_ids")
-        optional = ("x_sets", "cf_group_ids")
+        optional = ("x_sets", "cf_group_ids", "bound", "proof")
         changes = {n: getattr(self, n)[rows] for n in arrays}
         changes |= {n: getattr(self, n)[rows] for n in optional if getattr(self, n) is not None}
         return replace(self, **changes)
@@ -157,6 +187,8 @@ class ExplanationResult:
     def to_frame(self, *, invalid: bool = False, sets: bool = False) -> pd.DataFrame:
         """Return the counterfactuals in original units, indexed like the rows they answer.
 
+        Methods that prove something add the columns `proof` and `bound`.
+
         Args:
             invalid: also show candidates that failed verification, marked in `status`.
             sets: show all counterfactuals of a row, not only the first.
@@ -165,6 +197,10 @@ class ExplanationResult:
             return self._sets_frame()
         rows = self.has_candidate if invalid else self.found
         frame = self.decode(self.x_cfs[rows]).set_axis(self.source_ids[rows], axis=0)
+        if self.proof is not None:
+            frame = frame.assign(proof=self.proof[rows])
+        if self.bound is not None:
+            frame = frame.assign(bound=self.bound[rows])
         return frame.assign(status=self.status[rows]) if invalid else frame
 
     def _sets_frame(self) -> pd.DataFrame:
@@ -200,6 +236,9 @@ class ExplanationResult:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{n} {s}" for s, n in self.counts().items())
+        if self.proof is not None:
+            known = {k: n for k, n in self.proofs().items() if n and k != "infeasible"}
+            parts += "".join(f", {n} {k}" for k, n in known.items())
         return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
 
     def _repr_html_(self) -> str:

@@ -20,6 +20,7 @@ __all__ = ["from_document", "read_parquet", "to_document", "write_parquet"]
 FORMAT = "cel.result"
 VERSION = 1
 _ROWS = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs")
+_PROOFS = ("bound", "proof")  # written only where a method gives them
 
 
 def _header(result: ExplanationResult) -> dict[str, Any]:
@@ -91,6 +92,10 @@ def to_document(result: ExplanationResult) -> dict[str, Any]:
         document[name] = None if values is None else _nullable(values)
     groups = result.cf_group_ids
     document["cf_group_ids"] = None if groups is None else groups.tolist()
+    if result.bound is not None:
+        document["bound"] = _nullable(result.bound)
+    if result.proof is not None:
+        document["proof"] = [str(p) for p in result.proof]
     document["status"] = [str(s) for s in result.status]
     document["source_ids"] = [_plain(i) for i in result.source_ids]
     return document
@@ -124,6 +129,9 @@ def from_document(document: dict[str, Any]) -> ExplanationResult:
             fields[name] = fields[name].reshape(n, width)
     if document["cf_group_ids"] is not None:
         fields["cf_group_ids"] = np.array(document["cf_group_ids"], dtype=np.int64)
+    for name, form in zip(_PROOFS, ("f8", "O"), strict=True):
+        if document.get(name) is not None:
+            fields[name] = np.array(document[name], dtype=form)
     fields["status"] = np.array(document["status"], dtype=object)
     fields["source_ids"] = np.array(document["source_ids"])
     return ExplanationResult(**fields)
@@ -142,6 +150,10 @@ def write_parquet(result: ExplanationResult, path: Path) -> None:
         values = getattr(result, name)
         if values is not None:
             columns[name] = _to_arrow(values)
+    if result.bound is not None:
+        columns["bound"] = _to_arrow(result.bound.astype(np.float64))
+    if result.proof is not None:
+        columns["proof"] = pa.array([str(p) for p in result.proof])
     header = json.dumps(_header(result)).encode()
     table = pa.table(columns).replace_schema_metadata({b"cel": header})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -174,6 +186,9 @@ def read_parquet(path: Path) -> ExplanationResult:
     for name in (*_ROWS, "x_sets", "cf_group_ids"):
         if name in table.column_names:
             fields[name] = _from_arrow(table[name], header["set_size"] if name == "x_sets" else 0)
+    for name, form in zip(_PROOFS, ("f8", "O"), strict=True):
+        if name in table.column_names:
+            fields[name] = np.array(table[name].to_pylist(), dtype=form)
     fields["status"] = np.array(table["status"].to_pylist(), dtype=object)
     fields["source_ids"] = np.array(table["source_id"].to_pylist())
     return ExplanationResult(**fields)

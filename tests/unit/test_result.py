@@ -1,5 +1,7 @@
 """Results: aligned, in original units, and unharmed by files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,3 +104,55 @@ def test_select_keeps_rows_aligned(result):
     assert part.found.all()
     np.testing.assert_array_equal(part.x_cfs, result.x_cfs[result.found])
     assert sum(result.counts().values()) == len(result)
+
+
+def _proved(result):
+    n, found = len(result), result.found
+    proof = np.where(found, "optimal", "none").astype(object)
+    proof[np.flatnonzero(found)[0]] = "within_gap"
+    return replace(result, proof=proof, bound=np.where(found, np.arange(n) / 7, np.nan))
+
+
+def test_proofs_survive_files_and_selection(result, tmp_path):
+    proved = _proved(result)
+    proved.to_parquet(tmp_path / "proved.parquet")
+    read = ExplanationResult.from_parquet(tmp_path / "proved.parquet")
+    again = ExplanationResult.from_json(proved.to_json())
+    for copy in (read, again):
+        assert copy.proof.tolist() == proved.proof.tolist()
+        np.testing.assert_array_equal(copy.bound, proved.bound)
+    some = proved.select(np.arange(3, 9))
+    assert some.proof.tolist() == proved.proof[3:9].tolist()
+    np.testing.assert_array_equal(some.bound, proved.bound[3:9])
+
+
+def test_proofs_are_shown_and_counted(result):
+    proved, found = _proved(result), int(result.found.sum())
+    assert list(proved.to_frame().columns[-2:]) == ["proof", "bound"]
+    assert "proof" not in result.to_frame()
+    assert proved.proofs() == {
+        "optimal": found - 1, "within_gap": 1, "heuristic": 0,
+        "infeasible": int((result.status == "infeasible").sum()),
+    }  # fmt: skip
+    assert result.proofs()["heuristic"] == found
+    assert f"{found - 1} optimal, 1 within_gap" in repr(proved)
+    assert "optimal" not in repr(result)
+
+
+def test_results_without_proofs_are_written_as_before(result, tmp_path):
+    """Neither the columns nor the header of a file mention proofs that were not made."""
+    result.to_parquet(tmp_path / "plain.parquet")
+    assert not {"proof", "bound"} & set(pd.read_parquet(tmp_path / "plain.parquet").columns)
+    assert b"proof" not in (tmp_path / "plain.parquet").read_bytes()
+    assert "proof" not in result.to_json()
+
+
+def test_a_proof_needs_a_found_row(result):
+    lost = np.flatnonzero(~result.found)
+    proof = np.full(len(result), "none", dtype=object)
+    if len(lost):
+        proof[lost[0]] = "optimal"
+        with pytest.raises(DataError, match="proof 'optimal'"):
+            replace(result, proof=proof)
+    with pytest.raises(DataError, match="bound has 1 rows"):
+        replace(result, bound=np.zeros(1))

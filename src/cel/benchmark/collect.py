@@ -55,6 +55,8 @@ def collect(store: Store, plan: Plan, *, times: bool = True) -> pd.DataFrame:
             scores |= json.loads(_file(store, cell, "times.json").read_text())
         for status, count in document["status"].items():
             scores[f"rows_{status}"] = count
+        for proof, count in document.get("proof", {}).items():
+            scores[f"rows_{proof}"] = count
         scores["rows"] = document["rows"]
         reasons = document["reasons"]
         for metric in sorted(scores):

@@ -237,6 +237,8 @@ def _write_scores(folder: Path, scores: Any, result: ExplanationResult) -> None:
         "scores": {n: v for n, v in values.items() if n not in timed},
         "reasons": dict(scores.reasons),
     }
+    if result.proof is not None:
+        document["proof"] = {k: n for k, n in result.proofs().items() if k != "infeasible"}
     (folder / "scores.json").write_text(json.dumps(document, sort_keys=True))
     (folder / "times.json").write_text(json.dumps({n: values[n] for n in sorted(timed)}))
 

@@ -53,6 +53,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     reference: ClassVar[str] = ""
     version: ClassVar[int] = 1
     rows_independent: ClassVar[bool] = True
+    proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
     _test_params: ClassVar[Mapping[str, Any]] = {}
 

@@ -10,7 +10,7 @@ import torch
 from cel.cf_methods.inputs import Prepared
 from cel.cf_methods.query import Answer
 from cel.cf_methods.view import ModelView
-from cel.protocols import Status, Task
+from cel.protocols import Proof, Status, Task
 from cel.result import EvaluationContext, ExplanationResult
 from cel.space.region import Region
 
@@ -43,6 +43,7 @@ def assemble(
     status[have] = np.where(valid[have], Status.FOUND.value, Status.INVALID.value)
     status[prepared.done] = Status.NOT_APPLICABLE.value
     status[prepared.bad] = Status.ERROR.value
+    bound, proof = _proofs(answers, x_cfs, status == Status.FOUND.value)
     return ExplanationResult(
         x_origs=prepared.x,
         x_cfs=x_cfs,
@@ -56,6 +57,8 @@ def assemble(
         target=prepared.target,
         x_sets=_sets(answers, prepared, view),
         cf_group_ids=_groups(answers, n),
+        bound=bound,
+        proof=proof,
         seconds=seconds,
         method=method.name,
         params=_plain_params(method),
@@ -123,6 +126,24 @@ def _groups(answers: list[tuple[Any, Answer]], n: int) -> np.ndarray | None:
         if a.groups is not None:
             out[rows] = a.groups.cpu().numpy()
     return out
+
+
+def _proofs(
+    answers: list[tuple[Any, Answer]], x_cfs: np.ndarray, found: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return bounds and proofs; a proof holds for the very point that was verified."""
+    if not any(a.bound is not None or a.proof is not None for _, a in answers):
+        return None, None
+    bound = np.full(len(x_cfs), np.nan)
+    proof = np.full(len(x_cfs), Proof.NONE.value, dtype=object)
+    for rows, a in answers:
+        if a.bound is not None:
+            bound[rows] = a.bound.detach().cpu().double().numpy()
+        if a.proof is not None:
+            given = a.x.detach().cpu().numpy().astype(np.float32)
+            same = found[rows] & (given == x_cfs[rows]).all(1)
+            proof[rows] = np.where(same, a.proof, Proof.NONE.value)
+    return bound, proof
 
 
 def _logs(answers: list[tuple[Any, Answer]], prepared: Prepared) -> dict[str, Any]:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cel.cf_methods.view import ModelView
+from cel.protocols import Proof
 from cel.search import Budget, LastOf, RowStreams
 from cel.space.region import Region
 
-__all__ = ["Answer", "Query", "TrainRows"]
+__all__ = ["Answer", "Query", "TrainRows", "proof_of"]
 
 MARGIN = 1e-4  # of a score; keeps answers clear of rounding between batch sizes
 
@@ -102,6 +104,8 @@ class Answer:
         infeasible: (n,) bool, rows for which it is *proved* that none exists, or None.
         sets: (n, k, d) several candidates per row, NaN padded, or None; `x` is one of them.
         groups: (n,) unit (rule, direction, action, box) that answered, -1 for none, or None.
+        bound: (n,) proved lower bound of the cost, NaN for none, or None.
+        proof: (n,) `Proof` values of the rows, see `proof_of`, or None.
         logs: anything worth telling.
     """
 
@@ -109,4 +113,25 @@ class Answer:
     infeasible: Tensor | None = None
     sets: Tensor | None = None
     groups: Tensor | None = None
+    bound: Tensor | None = None
+    proof: np.ndarray | None = None
     logs: dict[str, Any] | None = None
+
+
+def proof_of(cost: Tensor, bound: Tensor, gap: float = 0.0) -> np.ndarray:
+    """Return the `Proof` value of each row, shape (n,).
+
+    Args:
+        cost: (n,) costs of the snapped, re-scored answers; NaN or infinite where there is none.
+        bound: (n,) proved lower bounds of the cost; NaN where nothing is proved.
+        gap: share of the bound that a cost may lie above it and still count as `within_gap`.
+
+    >>> proof_of(torch.tensor([1.0, 1.04, 2.0]), torch.tensor([1.0, 1.0, 1.0]), 0.05).tolist()
+    ['optimal', 'within_gap', 'none']
+    """
+    c, b = cost.detach().cpu().double().numpy(), bound.detach().cpu().double().numpy()
+    out = np.full(len(c), Proof.NONE.value, dtype=object)
+    known = np.isfinite(c) & np.isfinite(b)
+    out[known & (c <= b * (1 + gap))] = Proof.WITHIN_GAP.value
+    out[known & (c <= b * (1 + 1e-6) + 1e-9)] = Proof.OPTIMAL.value
+    return out

@@ -15,6 +15,7 @@ from cel.errors import CelError, UnsupportedError
 from cel.protocols import Status
 from cel.result import ExplanationResult
 from cel.space.region import Region
+from cel.testing.planted import contradiction
 from cel.testing.problems import PROBLEMS, Problem
 
 __all__ = ["CHECKS", "Report", "applicable", "check_method"]
@@ -191,7 +192,7 @@ CHECKS: dict[str, Check] = {
     c.__name__: c
     for c in (
         aligned, finds_something, feasible, valid, seeded, alone, order, pure, cloned, loader,
-        budgets, hard_rows, frozen_rows,
+        budgets, hard_rows, frozen_rows, contradiction,
     )
 }  # fmt: skip
 
