@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cel.errors import ConfigError
 
-__all__ = ["Registry", "did_you_mean"]
+__all__ = ["Registry", "did_you_mean", "import_named", "look_in"]
 
 T = TypeVar("T")
 
@@ -25,6 +28,43 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return "did you mean " + " or ".join(repr(n) for n in near) + "?"
     return f"known: {', '.join(known) or 'none'}"
+
+
+def look_in(folder: str | os.PathLike[str]) -> None:
+    """Let `module:attribute` find files of a folder, after everything that is installed.
+
+    Being last, a file of that folder never takes the place of an installed module.
+    """
+    place = os.path.abspath(folder)
+    if place not in sys.path:
+        sys.path.append(place)
+        importlib.invalidate_caches()
+
+
+def import_named(name: str, kind: str = "object") -> Any:
+    """Return what `module:attribute` names; only for names that the user wrote.
+
+    >>> import_named("math:tau")
+    6.283185307179586
+    >>> import_named("math:tua")
+    Traceback (most recent call last):
+    cel.errors.ConfigError: cannot import object 'math:tua': 'math' (built-in) has no 'tua'
+    """
+    module, _, attribute = name.partition(":")
+    if not (module and attribute) or module.startswith("."):
+        raise ConfigError(f"cannot import {kind} {name!r}: write it as module:attribute")
+    try:
+        home = importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
+        hint = f"; go to the folder of {module}.py, or install it" if missing else ""
+        raise ConfigError(f"cannot import {kind} {name!r}: {error}{hint}") from error
+    if not hasattr(home, attribute):
+        place = getattr(home, "__file__", None) or "built-in"
+        raise ConfigError(
+            f"cannot import {kind} {name!r}: {module!r} ({place}) has no {attribute!r}"
+        )
+    return getattr(home, attribute)
 
 
 class Registry(Generic[T]):
@@ -62,6 +102,16 @@ class Registry(Generic[T]):
         except KeyError:
             hint = did_you_mean(name, self._items)
             raise ConfigError(f"unknown {self.kind} {name!r}; {hint}") from None
+
+    def named(self, name: str) -> T:
+        """Return the item called `name`, or the one that `module:attribute` names.
+
+        Only for names that the user wrote: what a file says must not import anything.
+        """
+        if ":" not in name:
+            return self.get(name)
+        found: T = import_named(name, self.kind)
+        return found
 
     def names(self) -> list[str]:
         """Return all names, sorted."""

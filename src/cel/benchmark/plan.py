@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -100,13 +99,7 @@ class Plan:
 
 def method_class(name: str) -> type[BaseCounterfactualMethod]:
     """Return a method by registry name or as `module:Class`."""
-    if ":" not in name:
-        return METHODS.get(name)
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"cannot import method {name!r}: {error}") from error
+    found = METHODS.named(name)
     if not (isinstance(found, type) and issubclass(found, BaseCounterfactualMethod)):
         raise ConfigError(f"{name!r} is not a BaseCounterfactualMethod")
     return found
@@ -129,7 +122,8 @@ def make_plan(suite: Suite, known: Mapping[str, MethodFacts] | None = None) -> P
     from cel.models import MODELS
 
     for model in (*suite.classifiers, *suite.regressors):
-        MODELS.get(model)
+        if ":" not in model:  # others are imported where they are used, not to read a run
+            MODELS.get(model)
     known = known or {}
     names = {m.method for m in suite.methods}
     facts = {n: known[n] if n in known else method_facts(n) for n in sorted(names)}

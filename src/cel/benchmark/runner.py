@@ -13,6 +13,7 @@ from typing import Any
 
 import cel
 from cel.benchmark.collect import write_scores
+from cel.benchmark.named import import_folders
 from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stacked import stacks
@@ -127,7 +128,9 @@ def run(
     if engine not in ("local", "dask"):
         raise ConfigError(f"unknown engine {engine!r}; use local or dask")
     started = time.perf_counter()
-    store, asked = Store(out), make_plan(load_suite(suite))
+    wanted = load_suite(suite)
+    folders = import_folders(wanted)
+    store, asked = Store(out), make_plan(wanted)
     plan = asked if shard is None else asked.shard(*shard)
     whole = _remember(store, asked)
     tasks = pending_tasks(plan, store, retry_failed=retry_failed)
@@ -137,6 +140,8 @@ def run(
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device == "cuda" if stack is None else stack)
     for part in (stacks(plan, store) if together else [], tasks):
+        for task in part:
+            task.folders = folders
         if part and engine == "local":
             Supervisor(
                 store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,

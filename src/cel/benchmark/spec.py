@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cel.errors import ConfigError
-from cel.registry import did_you_mean
+from cel.registry import did_you_mean, import_named
 
 __all__ = ["Limits", "MethodSpec", "Suite", "load_suite", "packaged_suites"]
 
@@ -224,7 +224,8 @@ def _pick_methods(wanted: Iterable[str], known: Iterable[MethodSpec]) -> list[Me
     out = []
     for name in wanted:
         if ":" in name:
-            out.append(MethodSpec(label=name.rpartition(":")[2].lower(), method=name))
+            own = vars(import_named(name, "method")).get("name")  # an inherited name is another's
+            out.append(MethodSpec(label=own or name.rpartition(":")[2].lower(), method=name))
         else:
             _choose([name], by_label, "method")
             out.append(by_label[name])

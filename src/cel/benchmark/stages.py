@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cel.benchmark.keys import seed_of
+from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, method_class, target_of
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
@@ -105,16 +106,14 @@ class Workbench:
             (folder / "time.json").write_text(json.dumps({"seconds": seconds}))
 
     def _predictor_recipe(self) -> tuple[Any, FitRows]:
-        from cel.models import MODELS
         from cel.models.inputs import read_rows
 
         models = {**self.suite.classifiers, **self.suite.regressors}
         params = self._options("predictor")
-        model = MODELS.get(self.block.model)(**params, **models[self.block.model])
+        model = model_class(self.block.model)(**params, **models[self.block.model])
         return model, read_rows(self.split.loader("train", seed=0), None, None, None)
 
     def _density_recipe(self) -> tuple[Any, FitRows]:
-        from cel.models import MODELS
         from cel.models.generative import default_density
         from cel.models.inputs import read_rows
 
@@ -123,7 +122,7 @@ class Workbench:
         model = (
             default_density(split.space, **options)
             if name is None
-            else MODELS.get(name)(**options)
+            else model_class(name)(**options)
         )
         fit, valid = ((part.X, self._predict(part.X)) for part in (split.train, split.valid))
         return model, read_rows(*fit, split.space, valid)

@@ -134,7 +134,14 @@ class Supervisor:
     def _start(self) -> subprocess.Popen[bytes]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
-        command = [sys.executable, "-m", "cel.benchmark.worker", str(self.store), self.device]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "cel.benchmark.worker",
+            str(self.store),
+            self.device,
+        ]
         with open(self.log, "a", encoding="utf8") as errors:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,

@@ -20,11 +20,12 @@ class Task:
     model: str | None
     cells: list[str]
     densities: list[str] = field(default_factory=list)  # the blocks of a stack, by density key
+    folders: list[str] = field(default_factory=list)  # where `module:attribute` is looked up
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 
     def plain(self) -> dict[str, Any]:
         """Return what a worker has to know."""
-        names = ("suite", "dataset", "fold", "model", "cells", "densities")
+        names = ("suite", "dataset", "fold", "model", "cells", "densities", "folders")
         return {n: getattr(self, n) for n in names}
 
     def line(self) -> str:

@@ -1,8 +1,9 @@
 """A worker process: blocks come in as JSON lines, events go out as JSON lines.
 
-Run as `python -m cel.benchmark.worker STORE DEVICE`. Whatever libraries print goes to stderr; the
-real standard output carries events only. The worker ends when its input ends, so it never outlives
-the run that started it.
+Run as `python -P -m cel.benchmark.worker STORE DEVICE`, so that files of the current folder are not
+imported: what a task names as `module:attribute` comes from the folders that it names too. Whatever
+libraries print goes to stderr; the real standard output carries events only. The worker ends when
+its input ends, so it never outlives the run that started it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ Emit = Callable[[dict[str, Any]], None]
 
 def work(task: dict[str, Any], store_path: str, device: str, emit: Emit) -> None:
     """Do the cells of one block and tell about each."""
+    from cel.benchmark.named import import_folders
     from cel.benchmark.plan import make_plan
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
     from cel.benchmark.stages import Workbench
     from cel.benchmark.store import Store
+    from cel.registry import look_in
 
+    for folder in task["folders"]:
+        look_in(folder)
     suite = Suite.from_dict(task["suite"])
+    import_folders(suite)
     if task["fold"] is None:
         place = Store(store_path), device, emit
         train_together(suite, task["dataset"], task["densities"], *place)

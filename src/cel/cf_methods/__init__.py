@@ -8,8 +8,10 @@ from cel.cf_methods.base import (
     GlobalMixin,
     GroupMixin,
     LocalMixin,
+    Options,
 )
 from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.protocols import Need, Support, Task
 
 # Importing the packages is what fills METHODS.
 from cel.cf_methods import global_methods, group_methods, local_methods  # isort: skip
@@ -21,7 +23,11 @@ __all__ = [
     "GlobalMixin",
     "GroupMixin",
     "LocalMixin",
+    "Need",
+    "Options",
     "Query",
+    "Support",
+    "Task",
     "TrainRows",
     "global_methods",
     "group_methods",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+import cel
 from cel.cli import bench, data, listing
 from cel.cli.compare import compare
 from cel.cli.output import errors
@@ -35,8 +37,18 @@ for _command in (
     app.command()(_command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"cel {cel.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
     """Keep commands in groups even while there is only one."""
 
 

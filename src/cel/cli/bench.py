@@ -44,14 +44,20 @@ def run(
 ) -> None:
     """Compute what is missing of a suite."""
     from cel.benchmark import load_suite
+    from cel.benchmark.named import named_in
     from cel.benchmark.runner import run as run_suite
     from cel.cli.progress import RunProgress
+    from cel.registry import look_in
 
+    if any(":" in name for name in method or ()):
+        look_in(Path.cwd())
     spec = load_suite(suite).narrowed(
         datasets=dataset or (), methods=method or (), models=model or (), folds=fold or ()
     )
     for text in setting or ():
         spec = spec.with_setting(*_setting(text))
+    if named_in(spec):
+        look_in(Path.cwd())
     where = out or Path("runs") / spec.name
     if dry_run:
         _show_plan(spec, where)

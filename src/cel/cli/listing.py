@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from cel.cli.output import console
 from cel.cli.tables import show_table
 from cel.errors import ConfigError
+from cel.registry import look_in
 
 __all__ = ["check", "list_app"]
 
@@ -102,7 +103,8 @@ def check(
     from cel.benchmark.plan import method_class
     from cel.testing import check_method
 
-    importlib.invalidate_caches()
+    if ":" in name:
+        look_in(Path.cwd())
     cls = method_class(name)
     reports = check_method(cls)
     failed = [r for r in reports if not r.passed]

@@ -51,17 +51,25 @@ def choose(entries: Sequence[Entry]) -> tuple[Choice, ...]:
 
 def _choice(entry: Entry) -> Choice:
     if isinstance(entry, str):
-        return Choice(name=entry, metric=METRICS.get(entry))
+        metric = _metric(entry)
+        return Choice(name=metric.name if ":" in entry else entry, metric=metric)
     if not isinstance(entry, Mapping) or len(entry) != 1:
         raise ConfigError(f"expected `name` or `name: {{setting: value}}`, got {entry!r}")
     ((name, given),) = entry.items()
-    metric = METRICS.get(str(name))
+    metric = _metric(str(name))
     if not isinstance(given or {}, Mapping):
         raise ConfigError(f"metric {name!r}: settings must be `key: value`, got {given!r}")
     params = dict(given or {})
-    label = str(params.pop("as", name))
+    label = str(params.pop("as", metric.name if ":" in str(name) else name))
     metric.check_parameters(params)
     return Choice(name=label, metric=metric, params=params)
+
+
+def _metric(name: str) -> Metric:
+    found = METRICS.named(name)
+    if not isinstance(found, Metric):
+        raise ConfigError(f"{name!r} is not a metric; write @metric(...) above the function")
+    return found
 
 
 def packaged_suites() -> list[str]:
