@@ -46,9 +46,9 @@ def import_named(name: str, kind: str = "object") -> Any:
 
     >>> import_named("math:tau")
     6.283185307179586
-    >>> import_named("math:tua")
+    >>> import_named("sys:tau")
     Traceback (most recent call last):
-    cel.errors.ConfigError: cannot import object 'math:tua': 'math' (built-in) has no 'tua'
+    cel.errors.ConfigError: cannot import object 'sys:tau': 'sys' (built-in) has no 'tau'
     """
     module, _, attribute = name.partition(":")
     if not (module and attribute) or module.startswith("."):

@@ -224,7 +224,8 @@ def _pick_methods(wanted: Iterable[str], known: Iterable[MethodSpec]) -> list[Me
     out = []
     for name in wanted:
         if ":" in name:
-            own = vars(import_named(name, "method")).get("name")  # an inherited name is another's
+            found = import_named(name, "method")
+            own = getattr(found, "__dict__", {}).get("name")  # an inherited name is another's
             out.append(MethodSpec(label=own or name.rpartition(":")[2].lower(), method=name))
         else:
             _choose([name], by_label, "method")

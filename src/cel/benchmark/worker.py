@@ -1,9 +1,9 @@
 """A worker process: blocks come in as JSON lines, events go out as JSON lines.
 
-Run as `python -P -m cel.benchmark.worker STORE DEVICE`, so that files of the current folder are not
-imported: what a task names as `module:attribute` comes from the folders that it names too. Whatever
-libraries print goes to stderr; the real standard output carries events only. The worker ends when
-its input ends, so it never outlives the run that started it.
+Run as `python -P -m cel.benchmark.worker STORE DEVICE`, so that no file of the current folder is
+imported: what a task names as `module:attribute` is looked for in the folders that it names too.
+Whatever libraries print goes to stderr; the real standard output carries events only. The worker
+ends when its input ends, so it never outlives the run that started it.
 """
 
 from __future__ import annotations
