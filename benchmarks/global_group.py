@@ -26,7 +26,7 @@ import torch
 
 from cel import wrap
 from cel.cf_methods import METHODS
-from cel.cf_methods.edits import Price
+from cel.cf_methods.explanations.edits import Price
 from cel.datasets import load_dataset
 from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.protocols import Task

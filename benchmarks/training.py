@@ -24,7 +24,7 @@ from cel.errors import CelError
 from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.models.inputs import FitRows, read_rows
 from cel.models.regressors import MLPRegressor
-from cel.models.stacking import fit_many
+from cel.models.training.many import fit_many
 from cel.protocols import Task
 
 PAPER = [

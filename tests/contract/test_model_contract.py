@@ -13,7 +13,7 @@ from sklearn.base import clone as sklearn_clone
 from cel.errors import ConfigError, DataError, MissingInputError, NotFittedError, StoreError
 from cel.models import MODELS, GenerativePytorchMixin, RegressionPytorchMixin, load_model
 from cel.models.inputs import read_rows
-from cel.models.stacking import fit_many
+from cel.models.training.many import fit_many
 from cel.space import Feature, FeatureSpace
 
 SPACE = FeatureSpace(

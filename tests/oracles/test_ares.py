@@ -7,15 +7,26 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.edits import Price
+from cel.cf_methods.explanations.edits import Price
 from cel.cf_methods.global_methods import AReS
-from cel.cf_methods.global_methods.ares_bits import count, pack, unpack
-from cel.cf_methods.global_methods.ares_conditions import Conditions, outer_conditions
-from cel.cf_methods.global_methods.ares_costs import bradley_terry, feature_costs
-from cel.cf_methods.global_methods.ares_items import feature_edges, if_items
-from cel.cf_methods.global_methods.ares_rules import _changes, rule_objective
-from cel.cf_methods.global_methods.ares_select import Limits, SetFunction, exchange, lazy_greedy
-from cel.cf_methods.global_methods.ares_triples import build_triples
+from cel.cf_methods.global_methods.ares.comparisons import bradley_terry, feature_costs
+from cel.cf_methods.global_methods.ares.conditions import (
+    Conditions,
+    count,
+    feature_edges,
+    if_items,
+    outer_conditions,
+    pack,
+    unpack,
+)
+from cel.cf_methods.global_methods.ares.rule_list import _changes, rule_objective
+from cel.cf_methods.global_methods.ares.selection import (
+    RuleLimits,
+    SetFunction,
+    exchange,
+    lazy_greedy,
+)
+from cel.cf_methods.global_methods.ares.triples import build_triples
 from cel.errors import ConfigError
 from cel.protocols import Status, Task
 from cel.search import Budget
@@ -89,7 +100,7 @@ def test_greedy_and_exchange_are_near_the_enumerated_optimum(seed, objective, de
     method, problem = binary_problem(seed, objective=objective, max_rules=2)
     assert len(problem.query), "this labelling affects nobody; take another seed"
     function, triples = objective_of(method, problem)
-    limits = Limits(rules=2, groups=10)
+    limits = RuleLimits(rules=2, groups=10)
     chosen, cut = exchange(function, lazy_greedy(function, limits), limits)
     sets = [[], *([i] for i in range(len(triples)))]
     sets += [list(s) for s in combinations(range(min(len(triples), 150)), 2)]
@@ -156,7 +167,7 @@ def test_lazy_greedy_equals_plain_greedy(deviation):
     function = SetFunction(
         own=own, values=lambda i: values[i], rows=30, group=rng.integers(0, 5, 60)
     )
-    limits = Limits(rules=8, groups=3)
+    limits = RuleLimits(rules=8, groups=3)
     chosen: list[int] = []
     while True:
         options = [

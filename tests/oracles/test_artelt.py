@@ -8,8 +8,8 @@ import torch
 from cel.cf_methods.local_methods.artelt import Artelt
 from cel.errors import ConfigError, UnsupportedError
 from cel.protocols import Status, Task
-from cel.search.admm import INFEASIBLE, Programs, solve_programs
-from cel.search.ellipsoid import Ellipsoids
+from cel.solvers.admm import INFEASIBLE, Programs, solve_programs
+from cel.solvers.ellipsoid import Ellipsoids
 from cel.space import Feature, FeatureSpace, LinearRelation
 from cel.testing.problems import PROBLEMS, ToyModel
 

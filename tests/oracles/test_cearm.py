@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cel.cf_methods.local_methods.cearm import CEARM
-from cel.cf_methods.local_methods.cearm_gp import NOISE, Process, _kernel, spread_out
+from cel.cf_methods.local_methods.cearm.gaussian_process import NOISE, Process, _kernel, spread_out
 from cel.errors import MissingDependencyError
 from cel.protocols import Task
 from cel.space import FeatureSpace

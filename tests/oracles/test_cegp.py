@@ -8,11 +8,11 @@ import pytest
 import torch
 from sklearn.neighbors import KDTree
 
-from cel.cf_methods.local_methods.category_distances import abdm, category_distances, mvdm
 from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cem import CEM
-from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.prototypes import nearest_rows
+from cel.cf_methods.tangent.category_distances import abdm, category_distances, mvdm
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.protocols import Task
 from cel.search import Fista, gradient_search
 from cel.space import Feature, FeatureSpace

@@ -7,7 +7,7 @@ import torch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.errors import NotFittedError
 from cel.protocols import Task
-from cel.search import nearest_elastic
+from cel.solvers import nearest_elastic
 from cel.space import Feature, FeatureSpace
 from cel.testing.problems import ToyModel
 

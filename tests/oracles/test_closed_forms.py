@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from cel.search import nearest_all, nearest_elastic, nearest_l1, nearest_l2, proved_empty
+from cel.solvers import nearest_all, nearest_elastic, nearest_l1, nearest_l2, proved_empty
 
 TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
 

@@ -23,7 +23,7 @@ from cel.models.generative import (
     NeuralSplineFlow,
     RealNVP,
 )
-from cel.models.generative.tails import log_latent
+from cel.models.generative.flows.tails import log_latent
 from cel.space import Feature, FeatureSpace
 
 FLOWS = (MaskedAutoregressiveFlow, RealNVP, NICE, NeuralSplineFlow)

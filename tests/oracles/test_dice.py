@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cel.cf_methods.local_methods.dice import DiCE
-from cel.cf_methods.local_methods.dice_random import Sampler, unique_first
+from cel.cf_methods.local_methods.dice.sampling import Sampler, unique_first
 from cel.errors import ConfigError, NotFittedError, UnsupportedError
 from cel.search import RowStreams
 from cel.testing.problems import PROBLEMS

@@ -9,12 +9,12 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from cel.cf_methods.local_methods.artelt import Artelt
-from cel.cf_methods.local_methods.artelt_density import fit_density
-from cel.cf_methods.local_methods.artelt_exact import solve_exactly
+from cel.cf_methods.local_methods.artelt.dense_components import fit_density
+from cel.cf_methods.local_methods.artelt.programs import solve_exactly
 from cel.errors import UnsupportedError
 from cel.protocols import Status, Task
-from cel.search.admm import INFEASIBLE, SOLVED, Programs, solve_programs
-from cel.search.ellipsoid import Ellipsoids
+from cel.solvers.admm import INFEASIBLE, SOLVED, Programs, solve_programs
+from cel.solvers.ellipsoid import Ellipsoids
 from cel.space import FeatureSpace
 from cel.testing.problems import ToyModel
 

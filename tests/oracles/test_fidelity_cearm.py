@@ -12,8 +12,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from cel.cf_methods.local_methods.cearm import CEARM
-from cel.cf_methods.local_methods.cearm_goal import expected_gain, potential
-from cel.cf_methods.local_methods.cearm_gp import NOISE, Process
+from cel.cf_methods.local_methods.cearm.gaussian_process import NOISE, Process
+from cel.cf_methods.local_methods.cearm.goal import expected_gain, potential
 from cel.protocols import Status, Task
 from cel.space import FeatureSpace
 from cel.testing.problems import PROBLEMS, ToyModel

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods.autoencoder import LinearAutoencoder
 from cel.cf_methods.local_methods.cem import CEM
-from cel.cf_methods.local_methods.problem import Problem
+from cel.cf_methods.tangent.autoencoder import LinearAutoencoder
+from cel.cf_methods.tangent.nearest_point import NearestPoint
 
 CONIC = "conic program (Clarabel)"
 
@@ -37,7 +37,7 @@ FISTA = {"gamma": 1.0, "autoencoder": same, "lr": 0.02, "max_iter": 200, "c_step
 def test_pn_is_the_elastic_net_optimum(bend, settings, beta, case, deviation, monkeypatch):
     problem = case(bend)
     if settings:  # the descent alone, without the tangents that improve on it
-        monkeypatch.setattr(Problem, "polish", lambda self, found, steps: found)
+        monkeypatch.setattr(NearestPoint, "polish", lambda self, found, steps: found)
     x = problem.answers(CEM, beta=beta, **settings)
     exact = problem.optimum(elastic_cone(problem.x, beta))
     costs = elastic(x - problem.x, beta), elastic(exact - problem.x, beta)

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linprog
 
 from cel.cf_methods.local_methods.dice import DiCE
-from cel.cf_methods.local_methods.dice_gradient import diversity_of
+from cel.cf_methods.local_methods.dice.dpp import diversity_of
 from cel.cf_methods.local_methods.wachter import Wachter
 from cel.protocols import Status, Task
 from cel.space import FeatureSpace

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods.sace import SACE
-from cel.cf_methods.local_methods.sace_cases import CaseBase, find_pairs
+from cel.cf_methods.local_methods.sace import SACE, CaseBase, find_pairs
 from cel.protocols import Status, Task
 from cel.space import Feature, FeatureSpace
 from cel.space.distances import changed_features

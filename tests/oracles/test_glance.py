@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.edits import Price, predict_edits
+from cel.cf_methods.explanations.edits import Price, predict_edits
 from cel.cf_methods.group_methods import GLANCE
-from cel.cf_methods.group_methods.glance_actions import centroid_query, extract, thin
-from cel.cf_methods.group_methods.glance_choice import choose, greedy_actions, judge
-from cel.cf_methods.group_methods.glance_clusters import centroid, merge_clusters
-from cel.cf_methods.group_methods.glance_tree import split_items
+from cel.cf_methods.group_methods.glance.actions import (
+    centroid_query,
+    choose,
+    extract,
+    greedy_actions,
+    judge,
+    thin,
+)
+from cel.cf_methods.group_methods.glance.groups import centroid, merge_clusters
+from cel.cf_methods.group_methods.glance.subgroups import split_items
 from cel.errors import ConfigError, UnsupportedError
 from cel.protocols import Status, Task
 from cel.search import Budget

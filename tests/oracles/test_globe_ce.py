@@ -9,11 +9,10 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression as SklearnLR
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 
-from cel.cf_methods.edits import Price
+from cel.cf_methods.explanations.edits import Price
 from cel.cf_methods.global_methods import GLOBECE
-from cel.cf_methods.global_methods.globe_ce_path import NEVER, Directions
-from cel.cf_methods.global_methods.globe_ce_scalars import smallest_scalars
-from cel.cf_methods.global_methods.globe_ce_select import greedy
+from cel.cf_methods.global_methods.globe_ce.best_directions import greedy
+from cel.cf_methods.global_methods.globe_ce.path import NEVER, Directions, smallest_scalars
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.protocols import Status, Task

@@ -15,7 +15,7 @@ from cel.models.classifiers import NODE, LogisticRegression, MLPClassifier, _new
 from cel.models.classifiers.entmax import entmax15, entmoid15
 from cel.models.classifiers.node import DenseTrees, ObliviousTrees
 from cel.models.regressors import LinearRegression, MLPRegressor
-from cel.models.training import seeded
+from cel.models.training.loop import seeded
 
 
 def two_classes(n=400, d=5, seed=0):

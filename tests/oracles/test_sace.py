@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods.sace import SACE
-from cel.cf_methods.local_methods.sace_cases import CaseBase
+from cel.cf_methods.local_methods.sace import SACE, CaseBase
 from cel.errors import ConfigError
 from cel.space.distances import hamming
 from cel.testing.problems import PROBLEMS

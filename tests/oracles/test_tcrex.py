@@ -10,9 +10,9 @@ import torch
 from scipy.stats import binomtest, norm
 
 from cel.cf_methods.group_methods import TCREx
-from cel.cf_methods.group_methods.tcrex_metarules import cheapest_rules
-from cel.cf_methods.group_methods.tcrex_reach import Reach
-from cel.cf_methods.group_methods.tcrex_rules import Rules, Wanted, inside, maximal
+from cel.cf_methods.group_methods.tcrex.boxes import Boxes, Wanted, inside, maximal
+from cel.cf_methods.group_methods.tcrex.metarules import cheapest_rules
+from cel.cf_methods.group_methods.tcrex.reach import Reach
 from cel.datasets import load_dataset
 from cel.errors import ConfigError
 from cel.models.classifiers import LogisticRegression
@@ -97,7 +97,7 @@ def test_a_tree_is_recovered_and_clipping_works(target, deviation):
 
 @pytest.mark.parametrize(("trees", "confidence"), [(1, 0.0), (1, 1.0), (8, 0.0)])
 def test_rules_are_maximal_valid(trees, confidence, deviation):
-    """Rules are accurate, frequent and in no other rule, by membership of each row."""
+    """Boxes are accurate, frequent and in no other rule, by membership of each row."""
     x = PLANE[:400]
     method = fitted(moons_like, x, n_trees=trees, confidence=confidence)
     rules, hit = rules_of(method), moons_like(x)
@@ -289,7 +289,7 @@ def test_two_forced_categories_are_out_of_reach(deviation):
     )
     lower = np.array([[0.5, 0.5, -np.inf], [0.5, -np.inf, -np.inf]], dtype=np.float32)
     some = np.array([0.5, 0.5])
-    rules = Rules(
+    rules = Boxes(
         lower=lower, upper=np.full_like(lower, np.inf), feasibility=some, accuracy=some,
         tier=np.zeros(2, dtype=int), tau=0.9, rho=0.1,
     )  # fmt: skip

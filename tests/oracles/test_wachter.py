@@ -8,7 +8,7 @@ import torch
 
 from cel.cf_methods.local_methods.wachter import Wachter
 from cel.protocols import Task
-from cel.search import nearest_l1, nearest_l2
+from cel.solvers import nearest_l1, nearest_l2
 from cel.space import Feature, FeatureSpace
 from cel.testing.problems import ToyModel
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from cel.search import nearest_all
-from cel.search.cuts import Cuts
+from cel.solvers import nearest_all
+from cel.solvers.cuts import Cuts
 
 CENTER = torch.tensor([[2.0, 0.0]])
 ROW = torch.tensor([0])

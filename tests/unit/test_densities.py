@@ -10,7 +10,6 @@ import torch
 
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.models import MODELS
-from cel.models._stack import Stack
 from cel.models.generative import (
     GMM,
     KDE,
@@ -21,12 +20,13 @@ from cel.models.generative import (
     NeuralSplineFlow,
     default_density,
 )
-from cel.models.generative.bijections import Affine, Shift, Spline
-from cel.models.generative.categorical import CategoricalNet
-from cel.models.generative.masked import MaskedNet, autoregressive_degrees, coupling_degrees
+from cel.models.generative.flows.bijections import Affine, Shift, Spline
+from cel.models.generative.flows.masked import MaskedNet, autoregressive_degrees, coupling_degrees
+from cel.models.generative.flows.tails import draw_latent, log_latent
+from cel.models.generative.mixed.categorical import CategoricalNet
+from cel.models.generative.mixed.choices import Choices
 from cel.models.generative.noise import normal_bank
-from cel.models.generative.parts import Choices
-from cel.models.generative.tails import draw_latent, log_latent
+from cel.models.training.stack import Stack
 from cel.space import Feature, FeatureSpace
 
 SPACE = FeatureSpace(

@@ -6,7 +6,7 @@ import torch
 
 from cel.cf_methods.local_methods import dice_genetic
 from cel.cf_methods.local_methods.dice import DiCE
-from cel.cf_methods.local_methods.dice_gradient import (
+from cel.cf_methods.local_methods.dice.dpp import (
     GradientSettings,
     _SetProblem,
     diversity_of,

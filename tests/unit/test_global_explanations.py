@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from cel.cf_methods import METHODS
-from cel.cf_methods.edits import Edits, Price, predict_edits, settle
-from cel.cf_methods.predicates import Item, all_hold
-from cel.cf_methods.problem import IDS_PER_TARGET, some_rows
+from cel.cf_methods.explanations.cohort import IDS_PER_TARGET, some_rows
+from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
+from cel.cf_methods.explanations.predicates import Item, all_hold
+from cel.cf_methods.explanations.units import GlobalExplanation, Unit
+from cel.cf_methods.explanations.wording import Term, Wording
 from cel.cf_methods.query import Query
-from cel.cf_methods.units import GlobalExplanation, Unit
 from cel.cf_methods.view import ModelView
-from cel.cf_methods.wording import Term, Wording
 from cel.datasets import load_dataset
 from cel.errors import CelError, ConfigError, NotFittedError
 from cel.models.classifiers import LogisticRegression

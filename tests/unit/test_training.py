@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from cel.errors import ConfigError, TrainingError, UnsupportedError
-from cel.models._pool import Pool
-from cel.models._stack import Stack
 from cel.models.classifiers import MLPClassifier
 from cel.models.inputs import read_rows, validation_cut
 from cel.models.layers import Linear, Network
 from cel.models.regressors import MLPRegressor
-from cel.models.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, Schedule
-from cel.models.stacking import fit_many
-from cel.models.training import Job, Outcome, seeded, train
+from cel.models.training.loop import Job, Outcome, seeded, train
+from cel.models.training.many import fit_many
+from cel.models.training.row_pool import Pool
+from cel.models.training.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, Schedule
+from cel.models.training.stack import Stack
 
 
 def squares(module, x, y):

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cel.cf_methods.inputs import Prepared, prepare, training_data
-from cel.cf_methods.outcome import assemble
 from cel.cf_methods.parameters import Options, Parameters
+from cel.cf_methods.prepare import Prepared, prepare, training_data
 from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.verify import assemble
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
 from cel.protocols import Need, Scope, Support, Task

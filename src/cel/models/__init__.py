@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cel.models.adapters import WrappedModel, wrap
+    from cel.models.adapters.surrogate import SurrogateModel, fit_surrogate
     from cel.models.base import (
         MODELS,
         ClassifierPytorchMixin,
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
         RegressionPytorchMixin,
         load_model,
     )
-    from cel.models.stacking import fit_many
-    from cel.models.surrogate import SurrogateModel, fit_surrogate
+    from cel.models.training.many import fit_many
 
 _HOMES = {
     "MODELS": "base",
@@ -24,10 +24,10 @@ _HOMES = {
     "GenerativePytorchMixin": "base",
     "PytorchBase": "base",
     "RegressionPytorchMixin": "base",
-    "SurrogateModel": "surrogate",
+    "SurrogateModel": "adapters",
     "WrappedModel": "adapters",
-    "fit_many": "stacking",
-    "fit_surrogate": "surrogate",
+    "fit_many": "training.many",
+    "fit_surrogate": "adapters",
     "load_model": "base",
     "wrap": "adapters",
 }

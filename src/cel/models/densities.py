@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from cel.errors import DataError
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import FitRows
-from cel.models.schedule import FLOW_PRESETS
 from cel.models.targets import flat_labels, value_matrix
+from cel.models.training.schedule import FLOW_PRESETS
 from cel.protocols import Task
 
 __all__ = ["GenerativePytorchMixin"]

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError, DataError, NotFittedError, TrainingError
-from cel.models.frozen import FrozenModule
 from cel.models.inputs import FitRows, as_matrix, read_rows, resolve_device, validation_cut
-from cel.models.jobs import Job, Outcome
+from cel.models.layers import FrozenModule
 from cel.models.names import MODELS
 from cel.models.params import ParamsMixin
-from cel.models.schedule import PREDICTOR_PRESETS, Schedule
-from cel.models.training import seeded, train
+from cel.models.training.jobs import Job, Outcome
+from cel.models.training.loop import seeded, train
+from cel.models.training.schedule import PREDICTOR_PRESETS, Schedule
 from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 
@@ -32,7 +32,7 @@ class PytorchBase(ParamsMixin, ABC):
     """An estimator that *has* a torch module, `module_`, built when `fit` knows the shapes.
 
     An author writes `_build` and, where it differs, the loss. Modules see (n, d) rows, or
-    (s, n, d) when they say `stackable = True` (see `cel.models._stack.Stack`).
+    (s, n, d) when they say `stackable = True` (see `cel.models.training.stack.Stack`).
 
     Args:
         random_state: seed of initial weights, order of rows, dropout and validation cut.

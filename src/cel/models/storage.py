@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from cel.errors import StoreError, UnsupportedError
 from cel.models.inputs import resolve_device
 from cel.models.names import MODELS
-from cel.models.training import seeded
+from cel.models.training.loop import seeded
 from cel.protocols import Task
 from cel.space import Target
 from cel.space.serialize import plain_label, space_from_dict, space_to_dict

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.category_distances import category_distances
-from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.margins import class_margins
-from cel.cf_methods.local_methods.problem import Problem
-from cel.cf_methods.local_methods.prototypes import nearest_rows
-from cel.cf_methods.local_methods.settings import check_choice, check_positive
-from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.settings import check_choice, check_positive
+from cel.cf_methods.tangent.category_distances import category_distances
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.margins import class_margins
+from cel.cf_methods.tangent.nearest_point import NearestPoint
+from cel.cf_methods.tangent.prototypes import nearest_rows
+from cel.cf_methods.tangent.switches import search_with_switches
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
@@ -121,7 +121,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         if not self.alpha:
             return torch.full_like(query.x, torch.nan)
         cost = SeparableCost.around(query.region, l1=0.0, l2=True, change=1.0, center=query.x)
-        problem = Problem(
+        problem = NearestPoint(
             query=query,
             cost=cost,
             margins=class_margins(query),
@@ -162,7 +162,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
     # -- the search --------------------------------------------------------------------------
 
-    def _search(self, problem: Problem) -> Found:
+    def _search(self, problem: NearestPoint) -> Found:
         query = problem.query
         found = Found.nothing(query.x)
         if self.init == "row" and problem.has_categories:
@@ -185,7 +185,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         )  # fmt: skip
         return torch.where(rows.isnan(), query.x[:, None], rows)
 
-    def _descend(self, problem: Problem) -> Found:
+    def _descend(self, problem: NearestPoint) -> Found:
         """Descend from the rows; where that fails, from half way to plausible training rows."""
         found = Found.nothing(problem.query.x)
         for number in range(self.rounds):
@@ -203,7 +203,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             found.put_better(todo, tried.select(best))
         return found
 
-    def _round(self, problem: Problem, start: Tensor, number: int) -> Found:
+    def _round(self, problem: NearestPoint, start: Tensor, number: int) -> Found:
         query, density = problem.query, self._log_density(problem.query)
         # Rounding to grids and categories costs density, so later rounds ask for some to spare.
         spare = 0.5 * number * self.spread_ if problem.is_discrete else 0.0

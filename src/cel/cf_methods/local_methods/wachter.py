@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.costs import SeparableCost
-from cel.cf_methods.local_methods.margins import class_margin, class_margins
-from cel.cf_methods.local_methods.problem import Problem
-from cel.cf_methods.local_methods.settings import check_choice, check_positive
-from cel.cf_methods.local_methods.starts import other_starts
-from cel.cf_methods.local_methods.switches import search_with_switches
 from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.settings import check_choice, check_positive
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.margins import class_margin, class_margins
+from cel.cf_methods.tangent.nearest_point import NearestPoint
+from cel.cf_methods.tangent.starts import other_starts
+from cel.cf_methods.tangent.switches import search_with_switches
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge, squared_error, squared_probability_gap
 from cel.protocols import Need, Support, Task
-from cel.search import Adam, Found, least_change_search
+from cel.search import Adam, Found
 from cel.search.gradient import Accept, RowFunction
+from cel.solvers import least_change_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -129,12 +130,12 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         weight = 1 / self.scale_.to(query.x) if l1 else 0.0
         return SeparableCost.around(query.region, l1=weight, l2=not l1, change=1.0, center=query.x)
 
-    def _classes(self, query: Query) -> Problem:
-        return Problem(
+    def _classes(self, query: Query) -> NearestPoint:
+        return NearestPoint(
             query=query, cost=self._cost(query), margins=class_margins(query), accept=query.accept
         )
 
-    def _values(self, query: Query, eps: float) -> Problem:
+    def _values(self, query: Query, eps: float) -> NearestPoint:
         """One output is approached from its side; several are judged by the largest miss."""
         model, target = query.model, query.target
         side = (target - model.scores(query.x)).sign()
@@ -143,7 +144,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             miss = (target[rows] - model.logits(x)) * side[rows]
             return eps - (miss if miss.shape[1] == 1 else miss.abs()).amax(-1, keepdim=True)
 
-        return Problem(
+        return NearestPoint(
             query=query, cost=self._cost(query), margins=margins,
             accept=_accept_within(query, eps), aim=0.05 * eps,
         )  # fmt: skip
@@ -159,7 +160,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     # -- the search --------------------------------------------------------------------------
 
-    def _solve(self, problem: Problem, *, thorough: bool = True) -> Answer:
+    def _solve(self, problem: NearestPoint, *, thorough: bool = True) -> Answer:
         if self.lambda_mode == "fixed":
             return Answer(x=self._descend(problem, 1).x)
         infeasible = None
@@ -174,7 +175,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             found = self._search(problem, thorough)
         return Answer(x=problem.finish(found).x, infeasible=infeasible)
 
-    def _search(self, problem: Problem, thorough: bool) -> Found:
+    def _search(self, problem: NearestPoint, thorough: bool) -> Found:
         query = problem.query
         if query.model.task is Task.REGRESSION and query.model.n_outputs > 1:
             found = self._several_outputs(problem)
@@ -192,7 +193,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             found.put_better(todo, part.polish(self._descend(part, self.rounds), self.steps // 2))
         return found
 
-    def _descend(self, problem: Problem, rounds: int) -> Found:
+    def _descend(self, problem: NearestPoint, rounds: int) -> Found:
         return problem.descend(
             self._loss(problem.query),
             stepper=Adam(self.lr, prox=problem.cost.prox),
@@ -201,7 +202,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             steps=self.steps,
         )
 
-    def _several_outputs(self, problem: Problem) -> Found:
+    def _several_outputs(self, problem: NearestPoint) -> Found:
         query, lay = problem.query, problem.query.region.layout
         return least_change_search(
             lambda x, rows: query.model.logits(x),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cel.models.jobs import Outcome
+from cel.models.training.jobs import Outcome
 
 __all__ = ["minimise"]
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from cel.errors import ConfigError
 from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
 from cel.models.classifiers._newton import minimise
-from cel.models.jobs import Job, Outcome
 from cel.models.layers import Linear
 from cel.models.linear import LinearMixin
+from cel.models.training.jobs import Job, Outcome
 
 __all__ = ["LogisticRegression"]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cel.errors import ConfigError
 from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
 from cel.models.classifiers.entmax import entmax15, entmoid15
-from cel.models.schedule import PREDICTOR_PRESETS
+from cel.models.training.schedule import PREDICTOR_PRESETS
 
 __all__ = ["NODE"]
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from cel.models.generative.defaults import default_density
-from cel.models.generative.dequantized import DequantizedFlow
-from cel.models.generative.flows import NICE, MaskedAutoregressiveFlow, NeuralSplineFlow, RealNVP
-from cel.models.generative.gmm import GMM
-from cel.models.generative.kde import KDE
-from cel.models.generative.mixed import MixedDensity
-from cel.models.generative.vae import VAE
+from cel.models.generative.flows.dequantized import DequantizedFlow
+from cel.models.generative.flows.flow_models import (
+    NICE,
+    MaskedAutoregressiveFlow,
+    NeuralSplineFlow,
+    RealNVP,
+)
+from cel.models.generative.kernels.kde import KDE
+from cel.models.generative.mixed.mixed_density import MixedDensity
+from cel.models.generative.mixtures.gmm import GMM
+from cel.models.generative.vae.vae_density import VAE
 
 __all__ = [
     "GMM",

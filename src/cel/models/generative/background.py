@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from cel.models.generative.tails import DEGREES, log_student
+from cel.models.generative.flows.tails import DEGREES, log_student
 
 __all__ = ["draw_broad", "log_broad", "mix"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.base import GenerativePytorchMixin
-from cel.models.jobs import Job, Outcome
+from cel.models.training.jobs import Job, Outcome
 
 __all__ = ["ClosedFormDensity"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cel.models.base import GenerativePytorchMixin
-from cel.models.generative.flows import MaskedAutoregressiveFlow
-from cel.models.generative.mixed import MixedDensity
+from cel.models.generative.flows.flow_models import MaskedAutoregressiveFlow
+from cel.models.generative.mixed.mixed_density import MixedDensity
 from cel.space import FeatureSpace
 
 __all__ = ["default_density"]

@@ -9,9 +9,9 @@ from torch import nn
 
 from cel.errors import ConfigError
 from cel.models.base import Options, PytorchBase, RegressionPytorchMixin
-from cel.models.jobs import Job, Outcome
 from cel.models.layers import Linear
 from cel.models.linear import LinearMixin
+from cel.models.training.jobs import Job, Outcome
 
 __all__ = ["LinearRegression"]
 

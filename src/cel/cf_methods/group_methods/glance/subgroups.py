@@ -1,0 +1,119 @@
+"""T-GLANCE: a small tree of subgroups, each solved by C-GLANCE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cel.cf_methods.explanations.cohort import Cohort
+from cel.cf_methods.explanations.predicates import Item
+from cel.cf_methods.group_methods.glance.groups import Group, effectiveness, solve_groups
+from cel.errors import ConfigError
+from cel.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from cel.cf_methods.group_methods.glance import GLANCE
+
+__all__ = ["Leaf", "important_features", "solve_tree", "split_items"]
+
+LEAST_ROWS = 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leaf:
+    """A subgroup: its conditions, its rows (positions in the query), and its actions."""
+
+    items: tuple[Item, ...]
+    rows: np.ndarray
+    groups: list[Group]
+
+
+def important_features(problem: Cohort, count: int) -> list[int]:
+    """Return the features whose shuffling moves the margins of the fitted rows most."""
+    query, space = problem.query, problem.space
+    base = query.model.margin(query.x, query.target)
+    order = torch.as_tensor(problem.rng.permutation(len(query)), device=query.x.device)
+    effect = np.zeros(len(space))
+    for position, f in enumerate(space):
+        if query.budget.expired:
+            break
+        mixed = query.x.clone()
+        columns = list(f.columns)
+        mixed[:, columns] = query.x[order][:, columns]
+        effect[position] = float((query.model.margin(mixed, query.target) - base).abs().mean())
+    return [int(i) for i in np.argsort(-effect, kind="stable")[:count]]
+
+
+def split_items(problem: Cohort, feature: int, rows: np.ndarray, children: int) -> list[Item]:
+    """Cut the values that rows (n, d) have on a feature into contiguous parts."""
+    f = problem.space.features[feature]
+    if f.one_hot:
+        present = np.flatnonzero(rows[:, list(f.columns)].max(0) > 0.5)
+        parts = [p for p in np.array_split(present, children) if len(p)]
+        levels = [tuple(k in p for k in range(len(f.columns))) for p in parts]
+        return [Item(feature, levels=t) for t in levels] if len(parts) > 1 else []
+    column = rows[:, f.columns[0]]
+    shares = np.arange(1, children) / children
+    edges = np.unique(np.quantile(column, shares, method="inverted_cdf"))
+    edges = edges[edges < column.max()]
+    if not len(edges):
+        return []
+    lows, highs = [-np.inf, *edges], [*edges, np.inf]
+    return [Item(feature, low=a, high=b) for a, b in zip(lows, highs, strict=True)]
+
+
+def solve_tree(method: GLANCE, problem: Cohort) -> list[Leaf]:
+    """Grow the tree: at each node split by the feature whose children are most effective."""
+    names = {n: i for i, n in enumerate(problem.space.names)}
+    if method.split_features is None:
+        features = important_features(problem, 2)
+    else:
+        for name in method.split_features:
+            if name not in names:
+                raise ConfigError(f"no feature {name!r} to split by; {did_you_mean(name, names)}")
+        features = [names[n] for n in method.split_features]
+    rows = np.arange(len(problem.query))
+    leaves = _grow(method, problem, Leaf(items=(), rows=rows, groups=[]), features)
+    if len(leaves) > 1:
+        return leaves
+    return [Leaf(items=(), rows=rows, groups=_solve(method, problem, rows))]
+
+
+def _solve(method: GLANCE, problem: Cohort, rows: np.ndarray) -> list[Group]:
+    query = problem.query
+    part = query.select(torch.as_tensor(rows, device=query.x.device))
+    # Smaller nodes begin with fewer clusters, so that a level costs as much as the root.
+    clusters = -(-method.initial_clusters * len(rows) // len(query))
+    return solve_groups(method, problem, part, method.node_actions, clusters)
+
+
+def _grow(method: GLANCE, problem: Cohort, leaf: Leaf, features: list[int]) -> list[Leaf]:
+    """Return the leaves below a node; every branch has its own list of features left."""
+    best: tuple[float, int, list[Leaf]] | None = None
+    for feature in features:
+        if problem.query.budget.expired:
+            break
+        children = _children(method, problem, leaf, feature)
+        worth = sum(effectiveness(c.groups) for c in children)
+        if children and (best is None or worth > best[0]):
+            best = (worth, feature, children)
+    if best is None:
+        return [leaf]
+    left = [f for f in features if f != best[1]]
+    return [end for child in best[2] for end in _grow(method, problem, child, left)]
+
+
+def _children(method: GLANCE, problem: Cohort, leaf: Leaf, feature: int) -> list[Leaf]:
+    x = problem.query.x.cpu().numpy()[leaf.rows]
+    f = problem.space.features[feature]
+    out = []
+    for item in split_items(problem, feature, x, method.child_count):
+        rows = leaf.rows[item.holds(x, f)]
+        if len(rows) < LEAST_ROWS:
+            return []
+        groups = _solve(method, problem, rows)
+        out.append(Leaf(items=(*leaf.items, item), rows=rows, groups=groups))
+    return out

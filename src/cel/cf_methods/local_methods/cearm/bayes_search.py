@@ -1,0 +1,212 @@
+"""Bayesian optimisation for all rows side by side, over one shared process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.local_methods.cearm.gaussian_process import Posterior, Process
+from cel.cf_methods.local_methods.cearm.goal import Goal, Incumbents, expected_gain, potential
+from cel.cf_methods.query import Query
+from cel.search import RowStreams, row_gradient
+
+__all__ = ["SearchSettings", "optimise"]
+
+_CHUNK = 256  # rows whose local processes are held in memory together
+_DRAWS = 16  # draws of a stream used by one round
+_SCALES = (0.02, 0.05, 0.15, 0.4)
+_STRIDE = 0.1  # first step of an ascent
+_MOMENTUM = 0.5
+_BOLD, _CAUTIOUS = 0.5, 2.0  # powers of the probability that a nearer point is an answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """Limits of the search; see `CEARM`."""
+
+    rho: float
+    rounds: int
+    batch: int
+    candidates: int
+    ascent: int
+    neighbours: int
+    patience: int
+    max_data: int
+
+
+@dataclass(frozen=True, eq=False)
+class _BayesSearch:
+    query: Query
+    goal: Goal
+    settings: SearchSettings
+    unit: Tensor  # (d,) what a change of one means in each column
+    best: Incumbents
+
+    def distance(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return Euclidean distances (a, c) of points (a, c, d) to their rows, in ranges."""
+        delta = (
+            x.to(torch.float64) - self.query.x[rows].to(torch.float64)[:, None, :]
+        ) / self.unit
+        return delta.square().sum(-1).clamp(min=1e-18).sqrt()
+
+    def nearness(self, distance: Tensor, rows: Tensor) -> Tensor:
+        """Return the factor by which distances (a, c) lower the utility.
+
+        Around its peak the potential falls as exp(-2 (z - 1)^2), so that a weight rho moves the
+        best z by rho / 4 per unit of distance. The weight is held so low that the goal stays
+        within reach.
+        """
+        rho = (4 * self.goal.slack[rows]).clamp(max=self.settings.rho)
+        return torch.exp(-rho[:, None] * distance)
+
+    def promise(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
+        """Return what points (a, c, d) promise, shape (a, c).
+
+        Until a row has an answer: the expected improvement of the utility, or the utility of the
+        expected outputs unless `bold`, for expected improvement alone keeps exploring where there
+        are many outputs or features. Then: the improvement of the distance times a power of the
+        probability that the point is an answer. With rho = 0 distance never counts.
+        """
+        goal = self.goal.select(rows)
+        mean, sd = goal.progress(*posterior(x))
+        distance = self.distance(x, rows)
+        near = self.nearness(distance, rows)
+        if bold:
+            gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
+        else:
+            gain = near * potential(mean)
+        if self.settings.rho == 0:
+            return gain
+        known = self.best.distance[rows][:, None]
+        answered = known.isfinite()
+        known = torch.where(answered, known, torch.zeros_like(known))  # no infinities in gradients
+        chance = goal.chance(mean, sd).clamp(min=1e-12)
+        closer = (known - distance).clamp(min=0) * chance ** (_BOLD if bold else _CAUTIOUS)
+        return torch.where(answered, closer, gain)
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Ask the model about points (a, b, d); return all points and outputs, flat."""
+        flat = x.flatten(0, 1)
+        outputs = self.goal.outputs(flat)
+        y = outputs.reshape(*x.shape[:2], -1)
+        goal = self.goal.select(rows)
+        progress, _ = goal.progress(y, torch.zeros_like(y))
+        distance = self.distance(x, rows)
+        utility = potential(progress) * self.nearness(distance, rows)
+        self.best.update(rows, x, utility, goal.error(y), distance, goal)
+        return flat, outputs
+
+    def from_data(self, process: Process, rows: Tensor) -> Tensor:
+        """Return the known points (a, b, d) of highest utility, as far as each row can go."""
+        goal = self.goal.select(rows)
+        y = process.y[None].expand(len(rows), -1, -1)
+        progress, _ = goal.progress(y, torch.zeros_like(y))
+        a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
+        value = potential(progress) * self.nearness(torch.cdist(a, b), rows)
+        top = value.topk(min(self.settings.batch, len(process.x)), dim=1).indices
+        return self.snapped(process.x[top].to(self.query.x), rows)
+
+    def snapped(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return points (a, b, d) as they can be had."""
+        source = rows.repeat_interleave(x.shape[1])
+        out: Tensor = self.query.region.select(source).snap(x.flatten(0, 1))
+        return out.reshape(x.shape)
+
+    def propose(self, process: Process, rows: Tensor, number: int) -> Tensor:
+        """Return `batch` points (a, b, d) per row that promise most."""
+        near = process.near(self.best.centre(rows), self.settings.neighbours)
+        posterior = process.condition(near)
+        pool = self.snapped(self._pool(rows, number), rows)
+        few = self.settings.batch // 2
+        parts = [
+            self._best_of(posterior, pool, rows, count, bold)
+            for count, bold in ((self.settings.batch - few, True), (few, False))
+            if count
+        ]
+        return torch.cat(parts, 1)
+
+    def _best_of(
+        self, posterior: Posterior, pool: Tensor, rows: Tensor, count: int, bold: bool
+    ) -> Tensor:
+        """Return the `count` most promising points of the pool, raised by gradient steps."""
+        value, top = self.promise(posterior, pool, rows, bold).topk(count, dim=1)
+        x = pool.gather(1, top[..., None].expand(-1, -1, pool.shape[-1]))
+        climbed = self.snapped(self._climb(posterior, x, rows, bold), rows)
+        better = self.promise(posterior, climbed, rows, bold) >= value
+        return torch.where(better[..., None], climbed, x)
+
+    def _pool(self, rows: Tensor, number: int) -> Tensor:
+        """Draw candidates: anywhere, around row and incumbent, and on the way between them."""
+        region, d = self.query.region, self.query.x.shape[1]
+        stream = RowStreams(self.query.rng.keys[rows], self.query.rng.draw + _DRAWS * number)
+        count = max(1, self.settings.candidates // 4)
+        low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
+        home, best = self.query.x[rows][:, None, :], self.best.centre(rows)[:, None, :]
+        anywhere = low + stream.uniform(count, d) * (high - low)
+        way = home + stream.uniform(count, 1) * 1.3 * (best - home)
+        around = []
+        for centre in (home, best):
+            which = stream.integers(len(_SCALES), count)
+            scale = torch.tensor(_SCALES, device=rows.device)[which][..., None]
+            share = stream.uniform(count, 1).clamp(min=1.5 / d)
+            owner = region.layout.owner
+            moves = stream.uniform(count, len(region.space))[..., owner] < share
+            step = scale * self.unit.to(home.dtype) * stream.normal(count, d)
+            around.append(torch.where(moves, centre + step, centre))
+        return torch.cat([best, anywhere, way, *around], 1)
+
+    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
+        """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
+        numeric, shape = self.query.region.layout.numeric, x.shape
+        source = rows.repeat_interleave(shape[1])
+        speed = torch.zeros_like(x)
+
+        def loss(points: Tensor, _: Tensor) -> Tensor:
+            return -self.promise(posterior, points, rows, bold).sum(1)
+
+        for left in range(self.settings.ascent, 0, -1):
+            _, slope = row_gradient(loss, x, rows)
+            slope = torch.where(numeric, slope, torch.zeros_like(slope))
+            way = slope / slope.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+            speed = _MOMENTUM * speed + (1 - _MOMENTUM) * way
+            x = x - _STRIDE * left / self.settings.ascent * speed
+            x = self.query.project(x.flatten(0, 1), source).reshape(shape)
+        return x
+
+
+@torch.no_grad()
+def optimise(
+    query: Query, goal: Goal, process: Process, settings: SearchSettings
+) -> tuple[Incumbents, Process, int]:
+    """Return (incumbents, the process with all that was learned, rounds used).
+
+    A round proposes points for every active row, asks the model about all of them together, and
+    gives the answers to the one process. A row ends when it has an answer and `patience` rounds
+    brought none that is nearer by a hundredth; with rho = 0, at its first answer.
+    """
+    lay = query.region.layout
+    width = torch.where(lay.numeric, lay.upper - lay.lower, torch.full_like(lay.upper, 2.0**0.5))
+    unit = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
+    search = _BayesSearch(query, goal, settings, unit.to(torch.float64), Incumbents.of(query.x))
+    used = 0
+    rows = (~query.region.fixed.all(1)).nonzero()[:, 0]
+    for number in range(settings.rounds + 1):
+        if not len(rows) or query.budget.expired:
+            break
+        new = []
+        for part in torch.split(rows, _CHUNK):
+            if number == 0:
+                points = search.from_data(process, part)
+            else:
+                points = search.propose(process, part, number)
+            new.append(search.evaluate(points, part))
+        x, outputs = (torch.cat(t) for t in zip(*new, strict=True))
+        process = process.extended(x, outputs, settings.max_data)
+        used = number
+        going = search.best.stale[rows] < settings.patience
+        if settings.rho == 0:
+            going = ~search.best.distance[rows].isfinite()
+        rows = rows[going]
+    return search.best, process, used

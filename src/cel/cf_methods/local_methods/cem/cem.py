@@ -1,0 +1,225 @@
+"""Contrastive explanations (Dhurandhar et al., 2018): pertinent negatives and positives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.cem.information import adding, no_information, removing
+from cel.cf_methods.prepare import prepare
+from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.settings import check_choice, check_positive
+from cel.cf_methods.tangent.autoencoder import LinearAutoencoder
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.margins import AIM, accept_beyond, class_margins
+from cel.cf_methods.tangent.nearest_point import NearestPoint
+from cel.cf_methods.tangent.starts import other_starts
+from cel.cf_methods.tangent.switches import search_with_switches
+from cel.cf_methods.verify import assemble
+from cel.cf_methods.view import ModelView
+from cel.errors import DataError, NotFittedError
+from cel.objectives import hinge, reconstruction_error
+from cel.protocols import Need, Support
+from cel.result import ExplanationResult
+from cel.search import Budget, Fista, Found
+from cel.space import FeatureSpace
+
+__all__ = ["CEM"]
+
+
+class CEM(LocalMixin, BaseCounterfactualMethod):
+    """Minimise `c * hinge + beta |d|_1 + |d|_2^2 + gamma |x' - AE(x')|_2^2`.
+
+    A pertinent negative (PN) is what must be added to a row so that it gets the target class:
+    `hinge = max(0, max_{k != t} Z_k - Z_t + kappa)` on logits Z, d = x' - x. A pertinent positive
+    (PP) is the part of a row that alone keeps its class: d = x' - b, where b is the value without
+    information, and every feature stays between b and x.
+
+    The paper and its codes shrink by `beta` after each step of size lr. The proximal map of the
+    objective shrinks by `lr * beta`; with `beta` a feature moves only if one step pushes it
+    farther than `beta`, saturated models never move, and the point reached is not the minimum.
+    The default is the proximal map. Linear models are solved exactly, others through their
+    tangents, with changes of categories tried one by one; rows where that fails go through FISTA
+    with the search for c, as do a reconstruction term and `threshold="paper"`.
+
+    Args:
+        model: any classifier with gradients.
+        mode: "PN", or "PP" (then `explain` keeps the predicted class).
+        kappa: wanted margin, in logits (the paper's unit; alibi's is probability).
+        beta: weight of the L1 term.
+        gamma: weight of the reconstruction term.
+        autoencoder: rows (n, d) -> reconstructions (n, d); by default, when gamma > 0, the best
+            linear autoencoder of the training rows.
+        pn_constraint: let a PN only add, that is move features away from b. Off by default: for
+            tables, where less can be the remedy as well as more, it leaves rows unanswered.
+        no_info: (d,) encoded values b; by default the median, or the most frequent category.
+        threshold: "prox", or "paper" for the shrinkage by `beta`.
+        c_init: first c.
+        c_steps: values of c tried per row.
+        max_iter: FISTA steps per c.
+        lr: first step size, decaying as sqrt(1 - t / max_iter).
+        restarts: other starting points for unanswered rows.
+        options: see `Options`.
+
+    References:
+        Dhurandhar et al.: Explanations based on the missing. NeurIPS 2018.
+    """
+
+    name = "cem"
+    version: ClassVar[int] = 2
+    needs = frozenset({Need.GRADIENTS})
+    supports = frozenset(Support) - {Support.MULTIOUTPUT}
+    reference = "Dhurandhar et al., NeurIPS 2018"
+    _test_params: ClassVar[dict[str, Any]] = {"c_steps": 3, "max_iter": 50, "lr": 0.03}
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        mode: Literal["PN", "PP"] = "PN",
+        kappa: float = 0.0,
+        beta: float = 0.1,
+        gamma: float = 0.0,
+        autoencoder: Callable[[Tensor], Tensor] | None = None,
+        pn_constraint: bool = False,
+        no_info: Any = None,
+        threshold: Literal["prox", "paper"] = "prox",
+        c_init: float = 10.0,
+        c_steps: int = 5,
+        max_iter: int = 200,
+        lr: float = 0.01,
+        restarts: int = 8,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(model, **options)
+        self.mode, self.kappa, self.beta, self.gamma = mode, kappa, beta, gamma
+        self.autoencoder, self.pn_constraint, self.no_info = autoencoder, pn_constraint, no_info
+        self.threshold, self.c_init, self.c_steps = threshold, c_init, c_steps
+        self.max_iter, self.lr, self.restarts = max_iter, lr, restarts
+
+    def _check(self, model: ModelView, space: FeatureSpace) -> None:
+        check_choice(self, mode=("PN", "PP"), threshold=("prox", "paper"))
+        check_positive(self, "c_init", "c_steps", "max_iter", "lr")
+        check_positive(self, "kappa", "beta", "gamma", "restarts", zero=True)
+
+    def _require_fit(self) -> None:
+        needs_b = self.no_info is None and (self.mode == "PP" or self.pn_constraint)
+        needs_rows = needs_b or (self.gamma > 0 and self.autoencoder is None)
+        if needs_rows and not hasattr(self, "train_"):
+            raise NotFittedError(
+                "CEM needs training rows for the values without information or for the "
+                "autoencoder; call fit(split) or fit(X, y), or pass no_info= and autoencoder="
+            )
+
+    def _fit(self, train: TrainRows) -> None:
+        self.no_info_ = no_information(train.x, self.space_)
+        if self.gamma and self.autoencoder is None:
+            self.autoencoder_ = LinearAutoencoder(train.x)
+
+    def explain(self, X: Any, target: Any = None) -> ExplanationResult:
+        """Return one outcome per row of `X`; in mode "PP" every row keeps its predicted class."""
+        if self.mode != "PP":
+            return super().explain(X, target)
+        view = self._view(Budget(self.time_limit))
+        given = prepare(self, X, 0, view)
+        keep = replace(given, target_values=given.y, done=np.zeros(len(given.x), dtype=bool))
+        self._refuse(view, keep.space)
+        self._require_fit()
+        started = time.perf_counter()
+        answers = self._answer_in_batches(keep, view)
+        self._synchronise()
+        seconds = {"fit": getattr(self, "fit_seconds_", 0.0)}
+        seconds["explain"] = time.perf_counter() - started
+        return assemble(self, keep, answers, view, seconds)
+
+    def _explain(self, query: Query) -> Answer:
+        query, center = self._sides(query)
+        problem = self._problem(query, center)
+        if self.threshold == "paper":
+            return Answer(x=self._descend(problem).x)
+        if problem.has_closed_form:
+            found, infeasible = problem.closed_form()
+            todo = (~found.ok & ~infeasible).nonzero()[:, 0]
+            found.put_better(todo, self._search(problem.on(todo)))
+            return Answer(x=found.x, infeasible=infeasible)
+        return Answer(x=self._search(problem).x)
+
+    # -- the problem -------------------------------------------------------------------------
+
+    def _sides(self, query: Query) -> tuple[Query, Tensor]:
+        """Return the query with the region of a PN or PP, and where changes are counted from."""
+        if self.mode == "PN" and not self.pn_constraint:
+            return query, query.x
+        b = self._no_information(query)
+        region = adding(query.region, b) if self.mode == "PN" else removing(query.region, b)
+        center = query.x if self.mode == "PN" else torch.where(region.fixed, query.x, b)
+        return replace(query, region=region), center
+
+    def _no_information(self, query: Query) -> Tensor:
+        if self.no_info is None:
+            return self.no_info_.to(query.x).expand_as(query.x)
+        b = torch.as_tensor(np.asarray(self.no_info, dtype=np.float32)).to(query.x)
+        if b.shape != query.x.shape[1:]:
+            raise DataError(
+                f"no_info has shape {tuple(b.shape)}, rows have {query.x.shape[1]} columns"
+            )
+        return b.expand_as(query.x)
+
+    def _problem(self, query: Query, center: Tensor) -> NearestPoint:
+        cost = SeparableCost.around(
+            query.region, l1=self.beta, l2=True, change=1.0 + self.beta, center=center
+        )
+        rebuild = self.autoencoder or getattr(self, "autoencoder_", None)
+        if self.gamma and rebuild is not None:
+            gamma, again = self.gamma, rebuild
+            cost = replace(cost, extra=lambda x, rows: gamma * reconstruction_error(x, again(x)))
+        return NearestPoint(
+            query=query,
+            cost=cost,
+            margins=class_margins(query),
+            accept=accept_beyond(query, self.kappa),
+            aim=self.kappa + AIM,
+        )
+
+    # -- the search --------------------------------------------------------------------------
+
+    def _search(self, problem: NearestPoint) -> Found:
+        query = problem.query
+        found = Found.nothing(query.x)
+        if problem.cost.extra is None:
+            found = problem.restart(
+                search_with_switches(problem, steps=50), self._starts(query), steps=50
+            )
+        todo = (~found.ok).nonzero()[:, 0]
+        if len(todo) and not query.budget.expired:
+            part = problem.on(todo)
+            found.put_better(todo, part.polish(self._descend(part), steps=50))
+            if problem.cost.extra is not None:
+                found = problem.restart(found, self._starts(query), steps=50)
+        return problem.finish(found)
+
+    def _starts(self, query: Query) -> Callable[[Tensor], Tensor]:
+        train = getattr(self, "train_", None)
+        return lambda rows: other_starts(query.select(rows), train, self.restarts)
+
+    def _descend(self, problem: NearestPoint) -> Found:
+        cost, project = problem.cost, problem.query.project
+
+        def shrink(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
+            amount = torch.ones_like(step) if self.threshold == "paper" else step
+            return project(cost.prox(x, amount, rows), rows)
+
+        return problem.descend(
+            lambda x, rows: hinge(problem.margin(x, rows), problem.aim),
+            stepper=Fista(self.lr, self.max_iter, prox=shrink),
+            weight=self.c_init,
+            rounds=self.c_steps,
+            steps=self.max_iter,
+        )

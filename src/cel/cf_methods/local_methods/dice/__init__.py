@@ -1,0 +1,7 @@
+"""DiCE: a set of diverse counterfactuals per row, by four searches."""
+
+from __future__ import annotations
+
+from cel.cf_methods.local_methods.dice.dice import DiCE
+
+__all__ = ["DiCE"]

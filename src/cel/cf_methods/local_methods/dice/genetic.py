@@ -1,0 +1,179 @@
+"""DiCE by a genetic search over a small population per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.local_methods.dice.known_rows import best_distinct, changed_count, near_rows
+from cel.cf_methods.local_methods.dice.sampling import Sampler
+from cel.cf_methods.query import MARGIN, Query, TrainRows
+from cel.search.streams import RowStreams
+
+__all__ = ["GeneticSettings", "genetic_sets"]
+
+_INVALID = 1e6  # price of a row without the wanted outcome, on top of its hinge
+_DRAWS = 8  # draws of a stream used by one generation
+_FROM_FIRST, _FROM_SECOND = 0.4, 0.8  # shares of a child's features, cumulated
+_LOOKS = (0.5, 0.6, 0.75, 1.0)  # shares of the children, cheapest first, shown to the model
+_PART = 8192  # people of one search: small enough for the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneticSettings:
+    """Weights and limits of the genetic search; see `DiCE`."""
+
+    k: int
+    proximity_weight: float
+    sparsity_weight: float
+    generations: int
+    patience: int = 5
+    give_up: int = 25
+    tolerance: float = 1e-2
+
+
+@torch.no_grad()
+def genetic_sets(
+    query: Query, train: TrainRows | None, weight: Tensor, settings: GeneticSettings
+) -> Tensor:
+    """Return (n, k, d) sets by crossover and mutation (after GeCo, Schleich et al., 2021).
+
+    The population of 10 k rows starts from near rows of the target class and random ones. The
+    fittest k survive, parents come from the fitter half; a child takes each feature from one
+    parent (40 %), the other (40 %) or a random draw (20 %). A row ends when the mean price of its
+    fittest k has not fallen for `patience` generations, or `give_up` if some are not valid.
+    """
+    parts = torch.split(query.rows(), max(1, _PART // (10 * settings.k)))
+    found = [_Evolution(query.select(p), weight, settings).run(train) for p in parts]
+    return torch.cat(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evolution:
+    """The search of some rows. Prices are float64: those of invalid people are large."""
+
+    query: Query
+    weight: Tensor  # (d,) of the distance
+    settings: GeneticSettings
+
+    def run(self, train: TrainRows | None) -> Tensor:
+        query, k = self.query, self.settings.k
+        sampler, rows = Sampler.of(query.region), query.rows()
+        people = _first_people(query, train, sampler, 10 * k)
+        nothing = torch.full(people.shape[:2], torch.nan, dtype=torch.float64).to(people.device)
+        people, price = self.fittest(people[:, :0], nothing[:, :0], people, nothing, rows)
+        stale, last = torch.zeros_like(price[:, 0]), price[:, :k].mean(1)
+        for generation in range(self.settings.generations):
+            live = rows[self.hopeful(stale, price)[rows] & (sampler.count[rows] > 0)]
+            if not len(live) or query.budget.expired:
+                break
+            stream = RowStreams(query.rng.keys[live], query.rng.draw + _DRAWS * (generation + 1))
+            children, worth = _children(sampler, people[live], price[live], live, stream, 9 * k)
+            people[live], price[live] = self.fittest(
+                people[live, :k], price[live, :k], children, worth, live
+            )
+            now = price[live, :k].mean(1)
+            better = last[live] - now > self.settings.tolerance
+            stale[live] = torch.where(better, torch.zeros_like(now), stale[live] + 1)
+            last[live], rows = now, live
+        late = price.isinf()
+        row, _ = late.nonzero(as_tuple=True)
+        price[late] = self.judged(people[late], self.cheapness(people, query.rows())[late], row)
+        return best_distinct(people, price, price < _INVALID, k)
+
+    @cached_property
+    def leaves_region(self) -> bool:
+        """Whether features that are fine alone need snapping: grids round, relations pull."""
+        region = self.query.region
+        return bool(region.space.constraints) or bool((region.layout.step > 0).any())
+
+    def hopeful(self, stale: Tensor, price: Tensor) -> Tensor:
+        """Tell for which rows (n,) one more generation may help."""
+        enough = price[:, self.settings.k - 1] < _INVALID
+        return (stale < self.settings.patience) | (~enough & (stale < self.settings.give_up))
+
+    def fittest(
+        self, elders: Tensor, known: Tensor, children: Tensor, worth: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return elders (a, e, d) and children (a, c, d), fittest first, and prices (a, e + c).
+
+        The half that counts is found without asking the model about all: children that are copies
+        have a price already (`worth`, else NaN), and the cheapest are judged first. Where they
+        and the elders give enough valid people, all others are dearer; they get an infinite price.
+        """
+        (a, count), half = children.shape[:2], 5 * self.settings.k
+        if not elders.shape[1] or self.leaves_region:
+            source = rows.repeat_interleave(count)
+            seen: Tensor = self.query.region.select(source).snap(children.flatten(0, 1))
+            children = seen.reshape(children.shape)
+        base = self.cheapness(children, rows)
+        order = base.argsort(dim=1, stable=True)
+        price = torch.full_like(base, torch.inf)
+        here, shown = torch.arange(a, device=rows.device), [0, *(int(s * count) for s in _LOOKS)]
+        for start, stop in pairwise(shown):
+            part = order[:, start:stop]
+            at = here[:, None].expand(-1, part.shape[1]), part[here]
+            values = worth[at]
+            new = values.isnan()
+            one, child = at[0][new], at[1][new]
+            values[new] = self.judged(children[one, child], base[one, child], rows[one])
+            price[at] = values
+            valid = (price < _INVALID).sum(1) + (known < _INVALID).sum(1)
+            here = (valid < half).nonzero()[:, 0]
+        people, price = torch.cat([elders, children], 1), torch.cat([known, price], 1)
+        price, order = price.sort(dim=1, stable=True)
+        return people.gather(1, order[..., None].expand_as(people)), price
+
+    def cheapness(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return a weighted distance per feature + b share of changed features (a, b)."""
+        query, p = self.query, len(self.query.region.space)
+        distance = ((x - query.x[rows][:, None, :]).abs() * self.weight).sum(-1) / p
+        changes = changed_count(query, x, rows) / p
+        price = self.settings.proximity_weight * distance + self.settings.sparsity_weight * changes
+        return price.to(torch.float64)
+
+    def judged(self, x: Tensor, base: Tensor, rows: Tensor) -> Tensor:
+        """Return the price (m,) of points (m, d): `base`, or the hinge of invalid ones."""
+        margin = self.query.model.margin(x, self.query.target[rows])
+        return torch.where(margin >= MARGIN, base, _INVALID + torch.relu(MARGIN - margin))
+
+
+def _first_people(query: Query, train: TrainRows | None, sampler: Sampler, size: int) -> Tensor:
+    """Return (n, size, d): near rows of the target class first, random ones to fill up."""
+    people = query.x[:, None, :].repeat(1, size, 1)
+    if train is not None:
+        half = size // 2
+        people[:, :half] = near_rows(query, train, query.rows(), half)
+    stream = RowStreams(query.rng.keys, query.rng.draw)
+    same = (people == query.x[:, None, :]).all(-1, keepdim=True)
+    return torch.where(same, sampler.everything(people, query.rows(), stream), people)
+
+
+def _children(
+    sampler: Sampler, people: Tensor, price: Tensor, rows: Tensor, stream: RowStreams, count: int
+) -> tuple[Tensor, Tensor]:
+    """Mix the features of two parents from the fitter half and some random draws.
+
+    Returns:
+        children (a, count, d), and their prices (a, count) where they are copies of a parent
+        whose price is known, NaN elsewhere.
+    """
+    size, d = people.shape[1:]
+    half = max(1, size // 2)
+    chosen = [stream.integers(half, count) for _ in range(2)]
+    first, second = (people.gather(1, c[..., None].expand(-1, -1, d)) for c in chosen)
+    region = sampler.region
+    fate = stream.uniform(count, len(region.space))
+    # What is left of a fate beyond the parents' shares is uniform again.
+    fresh = sampler.at(((fate - _FROM_SECOND) / (1 - _FROM_SECOND)).clamp(min=0), rows)
+    fate = fate[..., region.layout.owner]
+    child = torch.where(fate < _FROM_FIRST, first, second)
+    child = torch.where(fate < _FROM_SECOND, child, fresh)
+    worth = torch.full_like(price, torch.nan)[:, :1].expand(-1, count)
+    for parent, which in zip((first, second), chosen, strict=True):
+        worth = torch.where((child == parent).all(-1), price.gather(1, which), worth)
+    return child, worth.masked_fill(worth.isinf(), torch.nan)

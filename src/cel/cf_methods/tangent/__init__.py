@@ -1,0 +1,1 @@
+"""What gradient methods share: the nearest point beyond the boundary, and how it is searched."""

@@ -1,0 +1,42 @@
+"""Margins of classes: what searches climb, and what acceptance asks for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import MARGIN, Query
+from cel.search.gradient import Accept, RowFunction
+from cel.solvers.least_change import RowOutputs
+
+__all__ = ["AIM", "accept_beyond", "class_margin", "class_margins"]
+
+AIM = 1.5 * MARGIN  # searches head a little beyond the margin that is asked for
+
+
+def class_margin(query: Query) -> RowFunction:
+    """Return the score of the wanted class minus the best other one, differentiable."""
+    return lambda x, rows: query.model.margin_of(query.model.logits(x), query.target[rows])
+
+
+def class_margins(query: Query) -> RowOutputs:
+    """Return the score of the wanted class minus every other one, (a, K - 1), differentiable."""
+    others = torch.arange(query.model.n_outputs - 1, device=query.x.device)
+
+    def margins(x: Tensor, rows: Tensor) -> Tensor:
+        scores, wanted = query.model.logits(x), query.target[rows][:, None]
+        return scores.gather(1, wanted) - scores.gather(1, others + (others >= wanted))
+
+    return margins
+
+
+def accept_beyond(query: Query, margin: float) -> Accept:
+    """Return a test that asks for the wanted class by at least `margin`, in scores."""
+    if margin <= MARGIN:
+        return query.accept
+
+    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen: Tensor = query.region.select(rows).snap(x)
+        return seen, query.model.margin(seen, query.target[rows]) >= margin
+
+    return accept

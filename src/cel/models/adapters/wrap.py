@@ -1,0 +1,239 @@
+"""Models from outside: anything that predicts from raw tables or encoded rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from cel.errors import ConfigError, DataError, UnsupportedError
+from cel.models.adapters.calls import Call, Classes, find_call, known_classes, known_task
+from cel.models.adapters.context import Context, find_context
+from cel.models.estimator import PytorchBase
+from cel.models.inputs import as_matrix
+from cel.models.layers import FrozenModule
+from cel.protocols import Task
+from cel.space import FeatureSpace, Target
+
+__all__ = ["Output", "WrappedModel", "WrappedModule", "wrap"]
+
+Output = Literal["auto", "proba", "logits", "labels", "values"]
+PROBABILITY_TOLERANCE = 1e-3
+
+
+def wrap(
+    model: Any,
+    data: Any = None,
+    *,
+    target: Target | str | None = None,
+    space: FeatureSpace | None = None,
+    pipeline: Any = None,
+    task: Task | str | None = None,
+    classes: Sequence[Any] | None = None,
+    output: Output = "auto",
+) -> WrappedModel:
+    """Make a model from outside usable by every method.
+
+    Takes scikit-learn estimators and pipelines, XGBoost, LightGBM and CatBoost models, a
+    `torch.nn.Module`, or a function. A module sees encoded rows as a tensor. Everything else sees
+    raw tables, decoded to their original columns and dtypes; without a pipeline it sees the
+    encoded rows as an array.
+
+    Args:
+        model: the fitted model.
+        data: where space, pipeline and target come from: a CEL dataset, split or loader, or a raw
+            DataFrame of training rows.
+        target: the outcome, or the name of its column in a DataFrame given as `data`.
+        space: encoded space; with a DataFrame as `data`, its raw space.
+        pipeline: what encodes and decodes raw tables.
+        task: "classification" or "regression" where the model does not tell.
+        classes: labels in the order of the model's outputs where the model does not tell.
+        output: what the model gives: "proba" (n, K), or (n,) for the second of two classes;
+            "logits"; "labels"; "values" (regression, in original units).
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> frame = pd.DataFrame({"age": [20, 30, 60, 70]})
+    >>> tree = DecisionTreeClassifier().fit(frame, ["no", "no", "yes", "yes"])
+    >>> wrapped = wrap(tree, frame)
+    >>> wrapped.predict(frame.iloc[:1]), wrapped.predict([[1.0]])  # 1.0 encodes the oldest
+    (array(['no'], dtype=object), array(['yes'], dtype=object))
+    """
+    if output not in get_args(Output):
+        raise ConfigError(f"unknown output {output!r}; use one of {', '.join(get_args(Output))}")
+    if isinstance(model, WrappedModel | PytorchBase):
+        raise UnsupportedError(f"{type(model).__name__} is a CEL model already; use it as it is")
+    context = find_context(data, target=target, space=space, pipeline=pipeline)
+    kind = known_task(model, context.target, task, classes, output)
+    soft = kind is Task.CLASSIFICATION
+    labels = known_classes(model, context.target, classes) if soft else Classes()
+    if isinstance(model, nn.Module):
+        call = Call(model, output="logits" if output == "auto" else output)
+        return WrappedModule(call, kind, context, labels)
+    return WrappedModel(find_call(model, kind, output), kind, context, labels)
+
+
+class WrappedModel:
+    """A black box over encoded rows and raw tables, made by `wrap`.
+
+    Attributes:
+        model: the model from outside.
+        task: what it predicts.
+        space_: encoded space, or None.
+        pipeline_: what decodes rows for the model, or None.
+        target_: the outcome, or None.
+        classes_: labels in the order of `predict_proba`; empty for regression.
+        hard: whether probabilities are only ones and zeros, because the model gives labels.
+    """
+
+    def __init__(self, call: Call, task: Task, context: Context, classes: Classes) -> None:
+        self.model, self.task, self._call = call.model, task, call
+        self.space_, self.pipeline_ = context.space, context.pipeline
+        self.target_ = context.target
+        self.classes_, self._classes = classes.labels, classes
+        self.hard = call.output == "labels"
+        self.n_features_in_ = None if self.space_ is None else self.space_.width
+        self.n_outputs_ = len(self.classes_) or (self.target_.n_outputs if self.target_ else None)
+
+    def __repr__(self) -> str:
+        return f"WrappedModel({self.model!r})"
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return labels (n,), or values (n, m) in units of the target's training range."""
+        if self.task is Task.CLASSIFICATION:
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+        values = np.asarray(self._answers(X), dtype=np.float64)
+        values = values.reshape(len(values), -1)
+        if self.target_ is not None and self.target_.lower:
+            return self.target_.encode(values)
+        return values
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities (n, K) in the order of `classes_`."""
+        if self.task is Task.REGRESSION:
+            raise UnsupportedError(f"{self!r} predicts values and has no probabilities")
+        answers = self._answers(X)
+        if self.hard:
+            return self._from_labels(answers)
+        scores = _two_columns(np.asarray(answers, dtype=np.float64), self._call.output)
+        if scores.shape[1] != len(self._classes.order):
+            raise DataError(
+                f"{type(self.model).__name__} gave {scores.shape[1]} columns for "
+                f"{len(self._classes.order)} classes; name them with classes=[...]"
+            )
+        if self._call.output == "logits":
+            scores = np.exp(scores - scores.max(1, keepdims=True))
+            scores /= scores.sum(1, keepdims=True)
+        _check_probabilities(scores)
+        return self._ordered(scores)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the accuracy, or the mean R2 over outputs."""
+        if self.task is Task.CLASSIFICATION:
+            return float((self.predict(X) == np.asarray(y)).mean())
+        truth = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        left = ((truth - self.predict(X)) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)
+        return float((1 - left).mean())
+
+    def _ordered(self, scores: np.ndarray) -> np.ndarray:
+        """Return columns in the order of `classes_`; classes the model never saw get zero."""
+        out = np.zeros((len(scores), len(self.classes_)))
+        out[:, self._classes.order] = scores
+        return out
+
+    def _from_labels(self, answers: Any) -> np.ndarray:
+        labels = np.asarray(answers).reshape(-1)
+        hits = labels[:, None] == self._classes.theirs
+        if not hits.any(1).all():
+            raise DataError(f"the model predicted {labels[~hits.any(1)][0]!r}, an unknown label")
+        return self._ordered(hits.astype(np.float64))
+
+    def _answers(self, X: Any) -> Any:
+        """Ask the model for all rows and check that it answers for each."""
+        rows = self._rows(X)
+        answers = self._call(rows)
+        if len(answers) != len(rows):
+            raise DataError(
+                f"{type(self.model).__name__} gave {len(answers)} answers for {len(rows)} rows"
+            )
+        return answers
+
+    def _rows(self, X: Any) -> Any:
+        """Return rows as the model takes them: raw tables, or encoded arrays."""
+        if isinstance(X, pd.DataFrame):
+            return X
+        x = as_matrix(X, width=self.n_features_in_)
+        if self.pipeline_ is None:
+            return x.detach().cpu().numpy()
+        return self.pipeline_.inverse_transform(x)
+
+
+class WrappedModule(WrappedModel):
+    """A `torch.nn.Module` over encoded rows, with gradients; raw tables are encoded first."""
+
+    def __init__(self, call: Call, task: Task, context: Context, classes: Classes) -> None:
+        super().__init__(call, task, context, classes)
+        if len(classes.order) != len(classes.labels):
+            raise ConfigError(
+                f"the module's classes {classes.theirs.tolist()} are not all of the target's "
+                f"{classes.labels.tolist()}"
+            )
+        self._inverse = np.argsort(classes.order).tolist()
+        self._frozen = FrozenModule(self.model)
+
+    def __repr__(self) -> str:
+        return f"WrappedModule({type(self.model).__name__})"
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return (n, K) logits or (n, m) values; gradients reach `x`, parameters are frozen."""
+        if x.dim() != 2 or self.n_features_in_ not in (None, x.shape[1]):
+            raise DataError(f"expected (n, {self.n_features_in_}) rows, got {tuple(x.shape)}")
+        home = next(self.model.parameters(), x)
+        out: Tensor = self._frozen.as_dtype(x.dtype)(x.to(home.device))
+        out = out.reshape(len(x), -1)
+        if self.task is Task.REGRESSION:
+            return out
+        if self._call.output == "proba":
+            both = out if out.shape[1] > 1 else torch.cat([1 - out, out], 1)
+            return both.clamp(min=torch.finfo(out.dtype).tiny).log()[:, self._inverse]
+        both = out if out.shape[1] > 1 else torch.cat([-out / 2, out / 2], 1)
+        return both[:, self._inverse]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities (n, K)."""
+        if self.task is Task.REGRESSION:
+            raise UnsupportedError(f"{self!r} predicts values and has no probabilities")
+        return np.asarray(self._apply(X).softmax(1).cpu().numpy())
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return labels (n,), or values (n, m) as the module gives them."""
+        if self.task is Task.CLASSIFICATION:
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+        return np.asarray(self._apply(X).cpu().numpy())
+
+    @torch.no_grad()
+    def _apply(self, X: Any) -> Tensor:
+        return self.logits(as_matrix(X, pipeline=self.pipeline_, width=self.n_features_in_))
+
+
+def _two_columns(scores: np.ndarray, output: str) -> np.ndarray:
+    """Give one number per row, the second of two classes, its counterpart."""
+    if scores.ndim == 2 and scores.shape[1] > 1:
+        return scores
+    second = scores.reshape(len(scores), 1)
+    first = 1 - second if output == "proba" else np.zeros_like(second)
+    return np.hstack([first, second])
+
+
+def _check_probabilities(p: np.ndarray) -> None:
+    if not np.isfinite(p).all():
+        raise DataError("the model gave a probability that is not a number")
+    off = np.abs(p.sum(1) - 1) > PROBABILITY_TOLERANCE
+    if (p < -PROBABILITY_TOLERANCE).any() or off.any():
+        raise DataError(
+            f"the model gave {p[off][0].tolist() if off.any() else p.min()}, no probabilities; "
+            "say output='logits' or output='labels'"
+        )

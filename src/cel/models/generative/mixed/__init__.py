@@ -1,0 +1,1 @@
+"""Densities of categories and numbers together."""

@@ -1,0 +1,171 @@
+"""The module of `VAE`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cel.models.generative.flows.flow import spread
+from cel.models.generative.noise import normal_bank
+from cel.models.layers import Network
+from cel.preprocessing.blocks import Blocks
+from cel.space import FeatureSpace
+
+__all__ = ["VAENet"]
+
+POOL = 1024  # immutable parts kept for sampling
+LIMIT = 5.0  # of the log-variance of a code
+
+
+class VAENet(nn.Module):
+    """Encoder, decoder heads and the bound; rows (..., n, d)."""
+
+    stackable = True
+    fixed: Tensor
+    numbers: Tensor
+    choices: Tensor
+    loc: Tensor
+    scale: Tensor
+    pool: Tensor
+    bank: Tensor
+    lower: Tensor
+    upper: Tensor
+
+    def __init__(
+        self,
+        space: FeatureSpace,
+        *,
+        n_context: int,
+        latent: int,
+        hidden: tuple[int, ...],
+        beta: float,
+        samples: int,
+        noise: float,
+        bounded: bool,
+    ) -> None:
+        super().__init__()
+        self.latent, self.beta, self.noise, self.width = latent, beta, noise, space.width
+        self._index(space)
+        n_fixed, n_numbers = len(self.fixed), len(self.numbers)
+        n_seen = n_fixed + n_context
+        self.encoder = Network(space.width + n_context, hidden, 2 * latent)
+        self.decoder = Network(latent + n_seen, hidden[::-1], n_numbers + len(self.choices))
+        self.log_scale = nn.Parameter(torch.zeros(1, n_numbers))
+        self.register_buffer("loc", torch.zeros(1, space.width))
+        self.register_buffer("scale", torch.ones(1, space.width))
+        self.register_buffer("pool", torch.zeros(POOL, n_fixed))
+        self.register_buffer("bank", normal_bank(1, samples, latent).transpose(0, 1))
+        for name, end in (("lower", -math.inf), ("upper", math.inf)):
+            bound = torch.as_tensor(space.vector(name)).to(self.loc.dtype)
+            bound = bound if bounded else torch.full_like(bound, end)
+            self.register_buffer(name, bound[None, self.numbers])
+
+    def _index(self, space: FeatureSpace) -> None:
+        free = [f for f in space if f.mutable]
+        blocks = [f.columns for f in free if f.one_hot]
+        self.blocks = Blocks([len(b) for b in blocks])
+        for name, columns in (
+            ("fixed", sorted(c for f in space if not f.mutable for c in f.columns)),
+            ("numbers", [f.columns[0] for f in free if not f.one_hot]),
+            ("choices", [c for b in blocks for c in b]),
+        ):
+            self.register_buffer(name, torch.tensor(columns, dtype=torch.long))
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Standardise by training rows (n, d) and keep immutable parts for sampling."""
+        self.loc.copy_(x.mean(0, keepdim=True))
+        self.scale.copy_(spread(x))
+        chosen = torch.randint(len(x), (POOL,), device=x.device)
+        self.pool.copy_(x[chosen][:, self.fixed])
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return the evidence bound of one draw in training, of all kept draws otherwise."""
+        mean, log_var = self.encode(x, context)
+        fixed = x[..., self.fixed]
+        if self.training:
+            z = mean + (0.5 * log_var).exp() * torch.randn_like(mean)
+            kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
+            return self._log_likelihood(x, z, fixed, context) - self.beta * kl
+        terms = []
+        for e in self.bank:  # (1, z)
+            z = mean + (0.5 * log_var).exp() * e
+            log_ratio = 0.5 * (e.square() + log_var - z.square()).sum(-1)
+            terms.append(self._log_likelihood(x, z, fixed, context) + log_ratio)
+        return torch.stack(terms).logsumexp(0) - math.log(len(terms))
+
+    def encode(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance (..., n, z) of the code."""
+        inputs = (x - self.loc) / self.scale
+        if context is not None:
+            inputs = torch.cat((inputs, context), -1)
+        mean, raw = self.encoder(inputs).chunk(2, -1)
+        return mean, LIMIT * torch.tanh(raw / LIMIT)
+
+    def decode(
+        self, z: Tensor, fixed: Tensor, context: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means and spreads (..., n, k) of numbers, and logits (..., n, c) of blocks."""
+        seen = (fixed - self.loc[..., self.fixed]) / self.scale[..., self.fixed]
+        parts = (z, seen) if context is None else (z, seen, context)
+        out = self.decoder(torch.cat(parts, -1))
+        count = len(self.numbers)
+        scale = self.scale[..., self.numbers]
+        mean = self.loc[..., self.numbers] + scale * out[..., :count]
+        width = self.noise + scale * self.log_scale.clamp(max=3.0).exp()
+        return mean, width.expand_as(mean), out[..., count:]
+
+    def decode_row(
+        self, z: Tensor, fixed: Tensor, context: Tensor | None, *, hard: bool
+    ) -> Tensor:
+        """Return whole rows (n, d) of the most likely values."""
+        mean, _, logits = self.decode(z, fixed, context)
+        return self._assemble(mean, self._categories(logits, hard=hard), fixed)
+
+    @torch.no_grad()
+    def sample(self, n: int, context: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Draw (n, d) rows; immutable parts come from the training rows."""
+        device = generator.device
+        chosen = torch.randint(POOL, (n,), generator=generator, device=device)
+        z = torch.randn((n, self.latent), generator=generator, device=device).to(self.loc)
+        fixed = self.pool[chosen]
+        mean, width, logits = self.decode(z, fixed, context)
+        noise = torch.randn(mean.shape, generator=generator, device=device).to(mean)
+        uniform = torch.rand(logits.shape, generator=generator, device=device).to(logits)
+        gumbel = -torch.log(-torch.log(uniform.clamp(1e-12, 1 - 1e-7)))
+        blocks = self._categories(logits + gumbel, hard=True)
+        return self._assemble(mean + width * noise, blocks, fixed)
+
+    def _log_likelihood(
+        self, x: Tensor, z: Tensor, fixed: Tensor, context: Tensor | None
+    ) -> Tensor:
+        mean, width, logits = self.decode(z, fixed, context)
+        gap = (x[..., self.numbers] - mean) / width
+        total = -(0.5 * gap.square() + width.log() + 0.5 * math.log(2 * math.pi)).sum(-1)
+        if not len(self.choices):
+            return total
+        log_p = self._padded(logits).log_softmax(-1)
+        own = self.blocks.split(x[..., self.choices], fill=0.0)
+        return total + (own * torch.where(self.blocks.real, log_p, 0.0)).sum((-2, -1))
+
+    def _padded(self, logits: Tensor) -> Tensor:
+        return self.blocks.split(logits, fill=torch.finfo(logits.dtype).min)
+
+    def _categories(self, logits: Tensor, *, hard: bool) -> Tensor:
+        """Return the block columns (..., c): one-hot, or probabilities."""
+        if not len(self.choices):
+            return logits
+        p = self._padded(logits).softmax(-1)
+        if hard:
+            p = functional.one_hot(p.argmax(-1), p.shape[-1]).to(p)
+        return self.blocks.flat(p)
+
+    def _assemble(self, numbers: Tensor, blocks: Tensor, fixed: Tensor) -> Tensor:
+        x = numbers.new_zeros(*numbers.shape[:-1], self.width)
+        x[..., self.numbers] = numbers.clamp(self.lower, self.upper)
+        x[..., self.choices] = blocks
+        x[..., self.fixed] = fixed
+        return x

@@ -1,0 +1,1 @@
+"""The one training engine: schedules, jobs, stacks of models, the loop."""
