@@ -97,7 +97,7 @@ def test_a_tree_is_recovered_and_clipping_works(target, deviation):
 
 @pytest.mark.parametrize(("trees", "confidence"), [(1, 0.0), (1, 1.0), (8, 0.0)])
 def test_rules_are_maximal_valid(trees, confidence, deviation):
-    """Boxes are accurate, frequent and in no other rule, by membership of each row."""
+    """Rules are accurate, frequent and in no other rule, by membership of each row."""
     x = PLANE[:400]
     method = fitted(moons_like, x, n_trees=trees, confidence=confidence)
     rules, hit = rules_of(method), moons_like(x)

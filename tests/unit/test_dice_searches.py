@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods import dice_genetic
+from cel.cf_methods.local_methods.dice import genetic
 from cel.cf_methods.local_methods.dice import DiCE
 from cel.cf_methods.local_methods.dice.dpp import (
     GradientSettings,
@@ -59,8 +59,8 @@ def test_the_genetic_search_gives_up_on_a_class_that_cannot_be_reached(name):
 def test_children_that_are_not_looked_at_would_not_have_counted(name, monkeypatch):
     problem = PROBLEMS[name]()
     asked, sets = [], []
-    for looks in ((1.0,), dice_genetic._LOOKS):
-        monkeypatch.setattr(dice_genetic, "_LOOKS", looks)
+    for looks in ((1.0,), genetic._LOOKS):
+        monkeypatch.setattr(genetic, "_LOOKS", looks)
         model = Counting(problem.model)
         method = DiCE(model, method="genetic", total_CFs=4, space=problem.space)
         sets.append(method.fit(problem.x_train).explain(problem.x, target=1).x_sets)
@@ -73,7 +73,7 @@ def test_genetic_searches_of_parts_are_the_search_of_all(monkeypatch):
     problem = PROBLEMS["mixed"]()
     method = problem.fitted(DiCE, method="genetic", total_CFs=4)
     whole = method.explain(problem.x, target=1).x_sets
-    monkeypatch.setattr(dice_genetic, "_PART", 120)
+    monkeypatch.setattr(genetic, "_PART", 120)
     np.testing.assert_array_equal(method.explain(problem.x, target=1).x_sets, whole)
 
 
