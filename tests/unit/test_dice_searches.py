@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods.dice import genetic
-from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.dice import DiCE, genetic
 from cel.cf_methods.local_methods.dice.dpp import (
     GradientSettings,
     _SetProblem,
