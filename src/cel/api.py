@@ -6,6 +6,7 @@ from typing import Any
 
 from cel.cf_methods import METHODS
 from cel.errors import MissingInputError
+from cel.preprocessing import frozen
 from cel.protocols import Need
 from cel.result import ExplanationResult
 
@@ -48,10 +49,10 @@ def explain(
 
     known = model if isinstance(model, PytorchBase | WrappedModel) else wrap(model, train)
     space = known.space_
-    if space is None:
+    if space is None and immutable:
         raise MissingInputError("the model does not know its features; use cel.wrap(model, train)")
-    if immutable:
-        space = space.with_changes(**{name: {"mutable": False} for name in immutable})
+    if space is not None and immutable:
+        space = frozen(space, immutable)
     name = method or ("wachter" if callable(getattr(known, "logits", None)) else "dice")
     cls = METHODS.get(name)
     if Need.DENSITY in cls.needs and "gen_model" not in settings:

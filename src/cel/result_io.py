@@ -102,7 +102,9 @@ def to_document(result: ExplanationResult) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    """Return a row label as a plain value; dates and others that JSON lacks as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _nullable(values: np.ndarray) -> Any:
@@ -143,7 +145,7 @@ def write_parquet(result: ExplanationResult, path: Path) -> None:
     import pyarrow.parquet as pq
 
     columns: dict[str, Any] = {
-        "source_id": pa.array([_plain(i) for i in result.source_ids]),
+        "source_id": _ids_to_arrow(result.source_ids),
         "status": pa.array([str(s) for s in result.status]),
     }
     for name in (*_ROWS, "x_sets", "cf_group_ids"):
@@ -162,6 +164,15 @@ def write_parquet(result: ExplanationResult, path: Path) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _ids_to_arrow(ids: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array([i.item() if isinstance(i, np.generic) else i for i in ids])
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # tuples of a MultiIndex, mixed types
+        return pa.array([str(i) for i in ids])
 
 
 def _to_arrow(values: np.ndarray) -> Any:

@@ -11,6 +11,7 @@ import torch
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.protocols import Task
+from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 from cel.space.target import distinct
 
@@ -156,15 +157,19 @@ def _targets(target: Any, y: np.ndarray, view: ModelView, outcome: Target | None
 
 
 def _position(label: Any, view: ModelView, outcome: Target | None) -> int:
-    if outcome is not None and label in outcome.classes:
-        return outcome.position(label)
-    if isinstance(label, int | np.integer) and 0 <= int(label) < view.n_outputs:
+    """Return the position of a class: labels first, and positions only where no label is one."""
+    if outcome is not None:
+        known = list(outcome.classes)
+    else:
+        known = np.asarray(getattr(view.model, "classes_", range(view.n_outputs))).tolist()
+    if label in known:
+        return known.index(label)
+    whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
+    numbers = any(isinstance(c, int | float) for c in known)
+    if whole and not numbers and 0 <= int(label) < view.n_outputs:
         return int(label)
-    classes = list(getattr(view.model, "classes_", []))
-    if label in classes:
-        return classes.index(label)
-    shown = list(outcome.classes) if outcome is not None else list(range(view.n_outputs))
-    raise ConfigError(f"unknown target class {label!r}; the classes are {shown}")
+    hint = did_you_mean(str(label), map(str, known))
+    raise ConfigError(f"unknown target class {label!r}; the classes are {known}; {hint}")
 
 
 def _values(target: Any, y: np.ndarray) -> np.ndarray:

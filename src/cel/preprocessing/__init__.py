@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
-from cel.preprocessing.imputer import Imputer
+from cel.preprocessing.imputer import Imputer, companions, frozen, without_gaps
 from cel.preprocessing.infer import infer_space
 from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.preprocessing.scalers import MinMaxScaler, RobustScaler, StandardScaler
@@ -30,7 +30,10 @@ __all__ = [
     "Step",
     "UniformDequantizer",
     "VariationalDequantizer",
+    "companions",
+    "frozen",
     "infer_space",
+    "without_gaps",
 ]
 
 _LOADS_TORCH = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -14,7 +14,9 @@ from cel.preprocessing.labels import MISSING, has_labels
 from cel.preprocessing.step import STEPS, Columns, Step
 from cel.space import Feature, FeatureSpace
 
-__all__ = ["Imputer"]
+__all__ = ["FLAG", "Imputer", "companions", "frozen", "without_gaps"]
+
+FLAG = "__missing"  # how the flag of a column's gaps ends
 
 
 class Imputer(Step):
@@ -119,6 +121,32 @@ class Imputer(Step):
 STEPS.add(Imputer.name, Imputer)
 
 
+def companions(space: FeatureSpace, name: str) -> tuple[str, ...]:
+    """Return a column's features in an encoded space: its own, and the flag of its gaps.
+
+    >>> companions(FeatureSpace((Feature(name="a"), _flag(Feature(name="a")).at((1, 2)))), "a")
+    ('a', 'a__missing')
+    """
+    space[name]
+    flag = _flag_name(name)
+    return (name, flag) if flag in space.names else (name,)
+
+
+def without_gaps(x: np.ndarray, space: FeatureSpace) -> np.ndarray:
+    """Return a copy of encoded rows (..., d) in which every number is known."""
+    out = np.array(x)
+    for f in space.one_hot_features:
+        if f.name.endswith(FLAG) and f.name.removesuffix(FLAG) in space.names:
+            out[..., list(f.columns)] = (1.0, 0.0)
+    return out
+
+
+def frozen(space: FeatureSpace, names: Iterable[str]) -> FeatureSpace:
+    """Return the space with some columns immutable, together with the flags of their gaps."""
+    both = [f for name in names for f in companions(space, name)]
+    return space.with_changes(**{name: {"mutable": False} for name in both})
+
+
 def _gaps(values: np.ndarray, feature: Feature) -> np.ndarray:
     return np.asarray(values == MISSING if has_labels(feature) else np.isnan(values))
 
@@ -137,7 +165,7 @@ def _middle_rank(codes: np.ndarray) -> int:
 
 
 def _flag_name(name: str) -> str:
-    return f"{name}__missing"
+    return f"{name}{FLAG}"
 
 
 def _flag(feature: Feature) -> Feature:

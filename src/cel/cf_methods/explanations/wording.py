@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from cel.errors import ConfigError
+from cel.preprocessing import without_gaps
+from cel.preprocessing.imputer import FLAG
 from cel.space import Feature, FeatureSpace
 
 __all__ = ["Term", "Wording", "plain"]
@@ -43,6 +45,8 @@ class Term:
     ('30 < age <= 40', 'job in {a, b}')
     >>> str(Term("age", "+", -2.5))
     'age - 2.5'
+    >>> str(Term("age__missing", "=", False))
+    'age is known'
     """
 
     feature: str
@@ -55,6 +59,9 @@ class Term:
 
     def __str__(self) -> str:
         value = plain(self.value)
+        if self.feature.endswith(FLAG) and isinstance(value, bool):
+            gap = value is (self.operator == "=")
+            return f"{self.feature.removesuffix(FLAG)} is {'missing' if gap else 'known'}"
         if self.operator == "any":
             return f"{self.feature} is anything"
         if self.operator == "between":
@@ -93,7 +100,7 @@ class Wording:
     ) -> None:
         self.space, self.pipeline = space, pipeline
         self.low, self.high = np.asarray(low, float), np.asarray(high, float)
-        self.base = np.asarray(base, dtype=np.float32)
+        self.base = without_gaps(np.asarray(base, dtype=np.float32), space)
         self._lines = self._learn_lines()
 
     def _rows(self, *parts: np.ndarray) -> Any:

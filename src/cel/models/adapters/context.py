@@ -35,7 +35,7 @@ def find_context(
     if isinstance(target, str):
         raise ConfigError(f"target={target!r} names a column; give the DataFrame as data")
     source = data.dataset if isinstance(data, DataLoader) else data
-    if source is not None and not hasattr(source, "pipeline") and hasattr(source, "split"):
+    if hasattr(source, "folds"):  # a dataset
         source = source.split()
     if source is not None and not hasattr(source, "space"):
         raise UnsupportedError(

@@ -193,7 +193,7 @@ class WrappedModule(WrappedModel):
             raise DataError(f"expected (n, {self.n_features_in_}) rows, got {tuple(x.shape)}")
         home = next(self.model.parameters(), x)
         out: Tensor = self._frozen.as_dtype(x.dtype)(x.to(home.device))
-        out = out.reshape(len(x), -1)
+        out = out.flatten(1) if out.dim() > 1 else out[:, None]
         if self.task is Task.REGRESSION:
             return out
         if self._call.output == "proba":
