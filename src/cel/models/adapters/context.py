@@ -34,7 +34,7 @@ def find_context(
         return _from_frame(data, target, space, pipeline)
     if isinstance(target, str):
         raise ConfigError(f"target={target!r} names a column; give the DataFrame as data")
-    source = data.dataset if isinstance(data, DataLoader) else data
+    source: Any = data.dataset if isinstance(data, DataLoader) else data
     if hasattr(source, "folds"):  # a dataset
         source = source.split()
     if source is not None and not hasattr(source, "space"):
