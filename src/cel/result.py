@@ -29,6 +29,8 @@ class EvaluationContext:
     Attributes:
         model: the predictor that was explained.
         density: a density over encoded rows, or None.
+        levels: log-densities of all training rows under `density`, from which thresholds follow
+            (`cel.models.generative.levels.DensityLevels`), or None to compute them from `x_train`.
         x_train: (m, d) encoded training rows, or None.
         y_train: (m,) or (m, o) what the model predicts for them, or None.
         x_test: (t, d) held-out rows, or None.
@@ -37,6 +39,7 @@ class EvaluationContext:
 
     model: Any = None
     density: Any = None
+    levels: Any = None
     x_train: np.ndarray | None = None
     y_train: np.ndarray | None = None
     x_test: np.ndarray | None = None

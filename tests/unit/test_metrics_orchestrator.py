@@ -208,7 +208,7 @@ def test_references_are_fitted_once_for_all_methods(result):
         )
         MetricsOrchestrator("default.yaml", references=shared).compute(again, context)
     assert shared.fits == {
-        "mad": 1, "lof": 1, "isolation_forest": 1, "train_log_density": 1,
+        "mad": 1, "lof": 1, "isolation_forest": 1, "levels": 1,
         "held_out_log_density": 1,
     }  # fmt: skip
 

@@ -146,17 +146,31 @@ class Workbench:
         """Model, density and rows for the metrics."""
         if "context" not in self._made:
             split = self.split
-            train = np.concatenate([split.train.X, split.valid.X])
+            train, predicted = self._training_rows()
             self._made["context"] = EvaluationContext(
                 model=self.predictor(),
                 density=self.density(),
+                levels=self.levels(),
                 x_train=train,
-                y_train=self._predict(train),
+                y_train=predicted,
                 x_test=split.test.X,
                 y_test=self._predict(split.test.X),
             )
         context: EvaluationContext = self._made["context"]
         return context
+
+    def levels(self) -> Any:
+        """Log-densities of all training rows: the thresholds of methods and metrics alike."""
+        from cel.models.generative.levels import DensityLevels
+
+        if "levels" not in self._made:
+            self._made["levels"] = DensityLevels.of(self.density(), *self._training_rows())
+        return self._made["levels"]
+
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows for fitting and for validation, and what the model predicts for them."""
+        x = np.concatenate([self.split.train.X, self.split.valid.X])
+        return x, self._predict(x)
 
     def explain(self, cell: Cell) -> None:
         """Compute and store the counterfactuals of a cell."""
@@ -164,6 +178,8 @@ class Workbench:
             return
         cls = method_class(cell.method.method)
         extra = {"gen_model": self.density()} if Need.DENSITY in cls.needs else {}
+        if "levels" in cls._own_parameters():
+            extra["levels"] = self.levels()
         options: dict[str, Any] = {
             "random_state": seed_of(cell.explain_key, "explain"),
             "time_limit": self.suite.limits.time_s,

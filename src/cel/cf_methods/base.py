@@ -106,7 +106,8 @@ class BaseCounterfactualMethod(Parameters, ABC):
         self.space_, self.pipeline_, self.target_ = given.space, given.pipeline, given.target
         self._refuse(view, given.space)
         labels = None if given.y is None else torch.as_tensor(given.y)
-        self.train_ = TrainRows(x=x, y=predicted, labels=labels)
+        reserve = None if given.reserve is None else torch.as_tensor(given.reserve)
+        self.train_ = TrainRows(x=x, y=predicted, labels=labels, reserve=reserve)
         self._held_out = given.held_out
         self._fit(self.train_)
         self.fit_seconds_ = time.perf_counter() - started

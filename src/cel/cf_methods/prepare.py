@@ -31,6 +31,7 @@ class TrainingData:
     pipeline: Any = None
     target: Target | None = None
     held_out: np.ndarray | None = None
+    reserve: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +65,7 @@ def training_data(data: Any, y: Any, model: Any, space: FeatureSpace | None) -> 
             pipeline=split.pipeline,
             target=split.target,
             held_out=np.asarray(split.test.X, dtype=np.float32),
+            reserve=np.asarray(split.valid.X, dtype=np.float32),
         )
     pipeline = getattr(model, "pipeline_", None)
     target = getattr(model, "target_", None)

@@ -28,11 +28,14 @@ class TrainRows:
         x: (m, d) encoded rows.
         y: (m,) predicted class positions or (m, o) predicted values.
         labels: the recorded outcomes, in the same form, or None.
+        reserve: (v, d) training rows kept for validation, or None; nothing is learnt from them
+            but where thresholds lie.
     """
 
     x: Tensor
     y: Tensor
     labels: Tensor | None = None
+    reserve: Tensor | None = None
 
     def of_class(self, position: int) -> Tensor:
         """Return the rows that the model puts into a class."""

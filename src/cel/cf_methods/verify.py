@@ -176,6 +176,7 @@ def _context(method: BaseCounterfactualMethod) -> EvaluationContext:
     return EvaluationContext(
         model=method.model,
         density=getattr(method, "gen_model", None),
+        levels=getattr(method, "levels_", None),
         x_train=None if train is None else train.x.cpu().numpy(),
         y_train=None if train is None else train.y.cpu().numpy(),
         x_test=held_out,

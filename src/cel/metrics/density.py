@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cel.errors import ConfigError
 from cel.metrics.base import metric
 from cel.protocols import Task
 
@@ -19,16 +18,6 @@ __all__ = ["density_percentile", "log_density", "log_density_median", "prob_plau
 def _log_density(ev: Evaluation) -> np.ndarray:
     """Log p(x' | target) of the selected rows."""
     return ev.memo(("log_density", ev.kind), lambda: ev.log_prob(ev.cf, ev.target))
-
-
-def _of_training_rows(ev: Evaluation) -> np.ndarray:
-    """(m,) log-densities of the training rows, given what the model predicts for them."""
-    return ev.shared(
-        "train_log_density",
-        lambda: ev.log_prob(ev.x_train, ev.y_train),
-        model=True,
-        density=True,
-    )
 
 
 def _of_held_out_rows(ev: Evaluation) -> np.ndarray:
@@ -120,26 +109,6 @@ def _rank(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
 )
 def prob_plausibility(ev: Evaluation, quantile: float = 0.5) -> np.ndarray:
     """1 where a counterfactual reaches the threshold of its target."""
-    if not 0 <= quantile <= 1:
-        raise ConfigError(f"quantile must lie between 0 and 1, got {quantile}")
-    values, tau = _log_density(ev), _thresholds(ev, quantile)
+    values, tau = _log_density(ev), ev.levels.thresholds(quantile, ev.target)
     undefined = np.isnan(values) | np.isnan(tau)
     return np.where(undefined, np.nan, values >= tau)
-
-
-def _thresholds(ev: Evaluation, quantile: float) -> np.ndarray:
-    """The threshold of each selected row; NaN for a class without training rows."""
-    known = _of_training_rows(ev)
-    if ev.task is Task.REGRESSION:
-        return np.full(len(ev), _quantile(known, quantile))
-    out = np.full(len(ev), np.nan)
-    for wanted in np.unique(ev.target):
-        rows = known[ev.y_train == wanted]
-        if len(rows):
-            out[ev.target == wanted] = _quantile(rows, quantile)
-    return out
-
-
-def _quantile(values: np.ndarray, quantile: float) -> float:
-    """A quantile that is one of the values, so that infinite ones cannot spoil it."""
-    return float(np.quantile(values, quantile, method="inverted_cdf"))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from cel.errors import CelError, MissingInputError, UnsupportedError
 from cel.metrics.base import NEEDS, Rows
 from cel.metrics.references import References, fingerprint
+from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.protocols import Task
 from cel.result import EvaluationContext, ExplanationResult
 from cel.space import FeatureSpace
@@ -221,16 +221,24 @@ class Evaluation:
     def log_prob(self, x: np.ndarray, context: np.ndarray) -> np.ndarray:
         """Return log p(x | context) of shape (n,), in chunks."""
         density = self._require("density", self.context.density)
-        kind = torch.float32 if self.task is Task.REGRESSION else torch.long
-        given = torch.as_tensor(np.ascontiguousarray(context)).to(kind)
-        rows = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
-        blind = getattr(density, "context_kind_", "") == "none"
         try:
-            with torch.no_grad():
-                parts = [
-                    density.log_prob(rows[p], None if blind else given[p])
-                    for p in chunks(*rows.shape)
-                ]
+            return log_density_of(density, x, context)
         except CelError as problem:
             raise UnsupportedError(f"the density refused the rows: {problem}") from problem
-        return np.asarray(torch.cat(parts).cpu().numpy(), dtype=np.float64)
+
+    @property
+    def levels(self) -> DensityLevels:
+        """Log-densities of the training rows: those of the context, or of its training rows."""
+        if self.context.levels is not None:
+            levels: DensityLevels = self.context.levels
+            return levels
+        density = self._require("density", self.context.density)
+        try:
+            return self.shared(
+                "levels",
+                lambda: DensityLevels.of(density, self.x_train, self.y_train),
+                model=True,
+                density=True,
+            )
+        except CelError as problem:
+            raise UnsupportedError(f"the density refused the rows: {problem}") from problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.tangent.switches import search_with_switches
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
+from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
 from cel.protocols import Need, Support
 from cel.search import Adam, Found, gradient_search
@@ -27,7 +29,6 @@ from cel.space import FeatureSpace
 
 __all__ = ["PPCEF"]
 
-CHUNK = 4096  # rows of one density evaluation outside of searches
 POLISH = 15  # tangents
 MAX_NORM = 3.0  # of a row's gradient; log-densities are steep, and Adam remembers
 MANY = 128  # plausible rows tried for rows that are hard to answer
@@ -38,7 +39,8 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
     `L_v = max(0, max_{k != t} p_k + epsilon - p_t)` asks for validity and
     `L_p = max(0, delta - log p(x' | t))` for plausibility; delta is a quantile of the
-    log-densities of training rows of class t. Found rows satisfy both on the decoded point.
+    log-densities of training rows of class t, the same one that the metric `prob_plausibility`
+    asks for. Found rows satisfy both on the decoded point.
 
     By default the two demands are met as constraints of the same problem, through tangents of
     the model and of the log-density. Rows for which that fails and changes of categories go
@@ -55,6 +57,8 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         solver: "auto", or "gradient" for the descent of the paper alone.
         alpha: weight of both demands; 0 switches them off, and nothing is found.
         epsilon: by how much p_t shall exceed the best other probability in the descent.
+        levels: log-densities of training rows from which delta follows, when they are known
+            already; by default those of all rows of `fit`, kept for validation or not.
         threshold_shift: added to delta, only to reproduce variants of the threshold.
         rounds: values of alpha tried per row.
         steps: descent steps per alpha.
@@ -68,7 +72,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
@@ -85,6 +89,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         solver: Literal["auto", "gradient"] = "auto",
         alpha: float = 100.0,
         epsilon: float = 0.02,
+        levels: DensityLevels | None = None,
         threshold_shift: float = 0.0,
         rounds: int = 2,
         steps: int = 100,
@@ -95,6 +100,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         super().__init__(model, **options)
         self.gen_model, self.quantile, self.init, self.solver = gen_model, quantile, init, solver
         self.alpha, self.epsilon, self.threshold_shift = alpha, epsilon, threshold_shift
+        self.levels = levels
         self.rounds, self.steps, self.lr, self.starts = rounds, steps, lr, starts
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
@@ -105,15 +111,14 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             raise ConfigError(f"PPCEF: quantile must be in [0, 1], got {self.quantile}")
 
     def _fit(self, train: TrainRows) -> None:
-        with torch.no_grad():
-            parts = zip(torch.split(train.x, CHUNK), torch.split(train.y, CHUNK), strict=True)
-            logp = torch.cat([self.gen_model.log_prob(x, y) for x, y in parts])
-        logp = logp.nan_to_num(nan=-torch.inf)
-        count = int(ModelView(self.model).n_outputs)
-        classes = [logp[train.y == k] for k in range(count)]
-        levels = [_quantile(c if len(c) else logp, self.quantile) for c in classes]
-        self.threshold_ = torch.stack(levels) + self.threshold_shift
-        self.spread_ = float(logp[logp.isfinite()].std().clamp(min=1e-3))
+        x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
+        self.levels_ = self.levels or self._levels(train)
+        classes = np.arange(ModelView(self.model).n_outputs)
+        level = self.levels_.thresholds(self.quantile, classes)
+        level = np.where(np.isnan(level), self.levels_.pooled(self.quantile), level)
+        self.threshold_ = torch.as_tensor(level).to(train.x) + self.threshold_shift
+        self.spread_ = self.levels_.spread
+        logp = torch.as_tensor(log_density_of(self.gen_model, x, y)).to(train.x)
         self.plausible_ = logp >= self.threshold_[train.y]
         self.categories_ = category_distances("hamming", train.x, train.y, self.space_)
 
@@ -131,6 +136,15 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         if self.solver == "gradient":
             return self._descend(problem).x
         return problem.finish(self._search(problem), whole_features=problem.has_categories).x
+
+    def _levels(self, train: TrainRows) -> DensityLevels:
+        """Log-densities of all training rows, those kept for validation included."""
+        x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
+        if train.reserve is not None:
+            more = train.reserve.cpu().numpy()
+            x = np.concatenate([x, more])
+            y = np.concatenate([y, ModelView(self.model).outcome(more)])
+        return DensityLevels.of(self.gen_model, x, y)
 
     # -- the two demands ---------------------------------------------------------------------
 
@@ -228,8 +242,3 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             give_up=max(30, self.steps // 3),
             budget=query.budget,
         )
-
-
-def _quantile(values: Tensor, q: float) -> Tensor:
-    level: Tensor = torch.quantile(values.double(), q)
-    return level.to(values)
