@@ -1,8 +1,10 @@
 """Run the fidelity tests and write docs/fidelity.md with the deviations that they measure.
 
-    CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/fidelity.py [--from FILE] [--out FILE]
+    CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/fidelity.py [TESTS] [--from FILE] [--out FILE]
 
-`--from` takes the results of an earlier `pytest tests/oracles --junitxml FILE` instead.
+TESTS are folders or files, such as tests/methods/dice: only they are run, and the lines of all
+other tests stay as the page has them. `--from` takes the results of an earlier
+`pytest TESTS --junitxml FILE` instead.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-ORACLES = ROOT / "tests" / "oracles"
+FOLDERS = [ROOT / "tests" / "methods", ROOT / "tests" / "oracles"]
 PAGE = ROOT / "docs" / "fidelity.md"
 WHAT = {
     "wachter": "Wachter", "artelt": "Artelt", "dice": "DiCE", "cchvae": "CCHVAE",
@@ -34,7 +36,7 @@ WHAT = {
 INTRO = """\
 # How methods and models are checked
 
-Every line is a test in `tests/oracles/`, against a closed form, an exact solver, another library or an exhaustive search. Beside
+Every line is a test in `tests/methods/` or `tests/oracles/`, against a closed form, an exact solver, another library or an exhaustive search. Beside
 these, one contract suite (`cel.testing`) runs over all methods: feasible, decodable, immutables equal bit for bit, found means
 valid on the real model, same seed same bytes, a row alone equals the row in a batch, order does not matter, budgets are obeyed.
 
@@ -51,17 +53,19 @@ property that has no number. A *known gap* is a test that must fail as long as t
 def listing() -> list[tuple[str, str, str, str]]:
     """Return (what, statement, file, test) of every test function, in the order of the page."""
     found = []
-    for path in sorted(ORACLES.glob("test_*.py")):
-        subject = re.sub(r"^test_(fidelity_)?", "", path.stem)
+    for path in sorted(p for folder in FOLDERS for p in folder.rglob("test_*.py")):
+        own = path.parent.parent == FOLDERS[0]
+        subject = path.parent.name if own else re.sub(r"^test_(fidelity_)?", "", path.stem)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 words = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
                     "_", " "
                 )
                 statement = words.splitlines()[0].rstrip(".").replace("|", "\\|")
-                found.append((WHAT[subject], statement, path.name, node.name))
-    order = list(WHAT.values())
-    return sorted(found, key=lambda line: (order.index(line[0]), line[2]))
+                found.append((WHAT.get(subject, subject), statement, path.name, node.name))
+    order = dict.fromkeys([*WHAT.values(), *(line[0] for line in found)])
+    place = {what: i for i, what in enumerate(order)}
+    return sorted(found, key=lambda line: (place[line[0]], line[2]))
 
 
 def measured(results: Path) -> dict[tuple[str, str], dict[tuple, float]]:
@@ -105,26 +109,38 @@ def cells(seen: dict[tuple, float] | None) -> tuple[str, ...]:
     return tuple("<br>".join(c).replace("|", "\\|") for c in (oracles, values, limits))
 
 
-def page(results: Path) -> str:
-    tests = measured(results)
+def told(text: str) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Return the columns oracle, deviation and limit of each (what, statement, file) of a page."""
+    lines = [line.replace("\\|", "\0") for line in text.splitlines() if line.endswith(".py |")]
+    rows = [[c.strip().replace("\0", "\\|") for c in line[1:-1].split("|")] for line in lines]
+    return {(r[0], r[1], r[5]): tuple(r[2:5]) for r in rows}
+
+
+def page(results: Path, before: str = "") -> str:
+    """Return the page; what the results do not have stays as it was before."""
+    tests, old = measured(results), told(before)
     lines = []
     for what, statement, file, test in listing():
-        oracle, value, limit = cells(tests.get((file, test)))
+        new = tests.get((file, test))
+        kept = old.get((what, statement, file)) if new is None else None
+        oracle, value, limit = kept or cells(new)
         lines.append(f"| {what} | {statement} | {oracle} | {value} | {limit} | {file} |\n")
     return INTRO + "".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tests", nargs="*", type=Path, default=FOLDERS)
     parser.add_argument("--from", dest="results", type=Path)
     parser.add_argument("--out", type=Path, default=PAGE)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = options.results or Path(folder) / "results.xml"
         if options.results is None:
-            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", str(ORACLES)]
-            subprocess.run(command, cwd=ROOT, check=True)
-        options.out.write_text(page(results), encoding="utf-8")
+            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}"]
+            subprocess.run([*command, *map(str, options.tests)], cwd=ROOT, check=True)
+        before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        options.out.write_text(page(results, before), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,21 @@ WRITER = runpy.run_path(str(ROOT / "benchmarks" / "fidelity.py"))
 
 
 def test_the_page_lists_every_test_and_no_other():
-    lines = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").splitlines()
-    rows = [line.replace("\\|", "\0").split(" | ") for line in lines if line.endswith(".py |")]
-    told = [(r[0].removeprefix("| "), r[1].replace("\0", "\\|"), r[-1][:-2]) for r in rows]
-    assert told == [line[:3] for line in WRITER["listing"]()], "run benchmarks/fidelity.py again"
-    assert all(len(row) == 6 for row in rows)
+    told = WRITER["told"]((ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8"))
+    listed = [line[:3] for line in WRITER["listing"]()]
+    assert list(told) == listed, "run benchmarks/fidelity.py with the new tests"
+    assert all(len(columns) == 3 for columns in told.values())
+
+
+def test_lines_of_tests_that_were_not_run_stay(tmp_path):
+    what, statement, file, test = WRITER["listing"]()[0]
+    line = f"| {what} | {statement} | O | 3e-5 (u) | 1e-4 | {file} |\n"
+    path = tmp_path / "results.xml"
+    path.write_text("<testsuite></testsuite>", encoding="utf-8")
+    assert line in WRITER["page"](path, line)
+    case = f'<testcase classname="tests.{file[:-3]}" name="{test}"/>'
+    path.write_text(f"<testsuite>{case}</testsuite>", encoding="utf-8")
+    assert line not in WRITER["page"](path, line)
 
 
 def test_no_line_of_the_page_was_left_out_of_the_run():
@@ -44,7 +54,7 @@ def test_the_largest_deviation_of_a_test_is_told(tmp_path):
 
 def test_deviations_above_the_limit_fail_and_are_recorded():
     told = []
-    deviation = runpy.run_path(str(ROOT / "tests/oracles/conftest.py"))["Deviation"](told)
+    deviation = runpy.run_path(str(ROOT / "tests/conftest.py"))["Deviation"](told)
     deviation([0.0, 1e-5], oracle="O", limit=1e-4, unit="u")
     for wrong in (2e-4, float("nan")):
         with pytest.raises(AssertionError, match="against O"):
