@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 
 from cel.benchmark.plan import Cell, Plan
 from cel.benchmark.store import Store
+from cel.paths import replacing
 
 __all__ = ["COLUMNS", "cell_table", "collect", "summarise", "write_scores"]
 
@@ -89,7 +91,6 @@ def write_scores(store: Store, plan: Plan) -> pd.DataFrame:
     table = collect(store, plan)
     timed = table["metric"].isin(TIMES)
     for name, part in (("scores", table[~timed]), ("times", table[timed])):
-        temporary = store.root / f".{name}.parquet.tmp"
-        part.reset_index(drop=True).to_parquet(temporary, index=False)
-        temporary.replace(store.root / f"{name}.parquet")
+        plain = part.reset_index(drop=True)
+        replacing(store.root / f"{name}.parquet", partial(plain.to_parquet, index=False))
     return table

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from cel.benchmark.plan import Plan
 from cel.benchmark.store import Store
+from cel.paths import MAX_JSON, is_plain_file, read_bytes
 
 __all__ = ["estimate_seconds"]
 
@@ -29,10 +30,13 @@ def estimate_seconds(plan: Plan, store: Store | None) -> float:
 
 def _wall_times(store: Store | None) -> dict[str, list[float]]:
     times: dict[str, list[float]] = defaultdict(list)
-    if store is None or not (store.root / "log.jsonl").exists():
+    if store is None or not is_plain_file(store.root / "log.jsonl"):
         return times
-    for line in (store.root / "log.jsonl").read_text().splitlines():
-        event = json.loads(line)
-        if event["event"] == "done":
-            times[event["label"].rsplit("/", 1)[1]].append(event["wall_s"])
+    for line in read_bytes(store.root / "log.jsonl", MAX_JSON).splitlines():
+        try:
+            event = json.loads(line)
+            label, seconds = str(event["label"]), float(event["wall_s"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue  # another event, or a line cut off by a crash: an estimate can do without
+        times[label.rpartition("/")[2]].append(seconds)
     return times

@@ -130,8 +130,9 @@ def run(
     started = time.perf_counter()
     wanted = load_suite(suite)
     folders = import_folders(wanted)
-    store, asked = Store(out), make_plan(wanted)
+    asked = make_plan(wanted)
     plan = asked if shard is None else asked.shard(*shard)
+    store = Store(out)  # made last: what is refused leaves no folder behind
     whole = _remember(store, asked)
     tasks = pending_tasks(plan, store, retry_failed=retry_failed)
     count = sum(len(t.cells) for t in tasks)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cel.errors import ConfigError
+from cel.paths import file_name
 from cel.registry import did_you_mean, import_named
 
 __all__ = ["Limits", "MethodSpec", "Suite", "load_suite", "packaged_suites"]
@@ -78,6 +79,7 @@ class Suite:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        file_name(self.name, "suite name")  # a run is kept in runs/NAME
         if self.target not in ("card", "paper"):
             raise ConfigError(
                 f"suite {self.name!r}: target is 'card' or 'paper', not {self.target!r}"

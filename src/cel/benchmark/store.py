@@ -5,13 +5,13 @@
     STORE/log.jsonl                one event per line
 
 An entry is made in a temporary folder and renamed into place, so it is there completely or not at
-all, and two runs that finish the same entry at once do no harm.
+all, and two runs that finish the same entry at once do no harm. A run may come from a stranger:
+every path below its folder is made by `cel.paths`, and links in it are not followed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import cel
-from cel.errors import StoreError
+from cel.errors import CelError, ConfigError, StoreError
+from cel.paths import checksum, file_name, is_plain_file, read_json, unlinked, write_text
 
 __all__ = ["SCHEMA", "Store"]
 
@@ -37,157 +38,232 @@ class Store:
     """
 
     def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
+        self.root = Path(root).absolute()  # a change of the working directory must not move it
         self._check_schema()
 
     def _check_schema(self) -> None:
-        marker = self.root / "store.json"
+        marker = self.at("store.json")
         if marker.exists():
-            found = json.loads(marker.read_text()).get("schema", 0)
-            if found > SCHEMA:
-                raise StoreError(
-                    f"{self.root} was written by a newer version (schema {found}, this is "
-                    f"{SCHEMA}); update CEL or choose another folder"
-                )
+            _check_version(self.root, read_json(marker, way_out=_way_out(self.root)))
             return
+        if self.root.exists() and not self.root.is_dir():
+            raise StoreError(f"{self.root} is a file; choose a folder for the run")
         if self.root.exists() and any(self.root.iterdir()):
             raise StoreError(f"{self.root} is not empty and is not a CEL store; choose another")
         self.root.mkdir(parents=True, exist_ok=True)
-        self._write(marker, json.dumps({"schema": SCHEMA, "cel": cel.__version__}))
+        write_text(marker, json.dumps({"schema": SCHEMA, "cel": cel.__version__}))
+
+    def at(self, *parts: str) -> Path:
+        """Return a path below the store; a link on the way is refused."""
+        return unlinked(self.root, *parts)
 
     def folder(self, stage: str, key: str) -> Path:
         """Return where an entry lives."""
-        return self.root / "objects" / stage / key
+        return self.at("objects", file_name(stage, "stage"), file_name(key, "key"))
 
     def has(self, stage: str, key: str) -> bool:
         """Tell whether an entry is complete (its checksums are not read)."""
-        return (self.folder(stage, key) / "status.json").exists()
+        try:
+            return is_plain_file(self.folder(stage, key) / "status.json")
+        except CelError:
+            return False
+
+    def sound(self, stage: str, key: str) -> bool:
+        """Tell whether an entry is complete and unharmed; nothing is changed."""
+        try:
+            return _sound(self.folder(stage, key))
+        except CelError:
+            return False
 
     def intact(self, stage: str, key: str) -> bool:
         """Tell whether an entry is complete and unharmed; a damaged one is removed and logged."""
-        folder = self.folder(stage, key)
-        if not folder.exists():
+        path = self.at("objects", file_name(stage, "stage")) / file_name(key, "key")
+        if not os.path.lexists(path):
             return False
-        try:
-            files = json.loads((folder / "status.json").read_text())["files"]
-            good = all(_checksum(folder / name) == digest for name, digest in files.items())
-        except (OSError, ValueError, KeyError):
-            good = False
-        if not good:
-            self.log("damaged", stage=stage, key=key)
-            shutil.rmtree(folder, ignore_errors=True)
-        return good
+        if self.sound(stage, key):
+            return True
+        self.log("damaged", stage=stage, key=key)
+        _discard(path)
+        return False
 
     @contextlib.contextmanager
     def writing(self, stage: str, key: str, spec: Any) -> Iterator[Path]:
         """Give a temporary folder; on success it becomes the entry, on failure it vanishes."""
-        temporary = self.root / "tmp" / f"{key}.{uuid.uuid4().hex[:8]}"
-        temporary.mkdir(parents=True)
+        temporary = self._temporary(key)
         try:
             yield temporary
             (temporary / "spec.json").write_text(json.dumps(spec, default=str, indent=1))
             names = sorted(p.name for p in temporary.iterdir())
-            files = {n: _checksum(temporary / n) for n in names}
-            self._write(temporary / "status.json", json.dumps({"files": files}))
+            files = {n: checksum(temporary / n) for n in names}
+            write_text(temporary / "status.json", json.dumps({"files": files}))
             self._publish(temporary, self.folder(stage, key))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def _temporary(self, key: str) -> Path:
+        folder = self.at("tmp") / f"{key}.{uuid.uuid4().hex[:8]}"
+        folder.mkdir(parents=True)
+        return folder
 
     def _publish(self, temporary: Path, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.rename(temporary, folder)
         except OSError:
-            if not (folder / "status.json").exists():  # otherwise somebody was first
-                shutil.rmtree(folder, ignore_errors=True)
+            if not is_plain_file(folder / "status.json"):  # otherwise somebody was first
+                _discard(folder)
                 os.rename(temporary, folder)
 
     def spec(self, stage: str, key: str) -> dict[str, Any]:
         """Return what an entry was made from."""
-        out: dict[str, Any] = json.loads((self.folder(stage, key) / "spec.json").read_text())
-        return out
+        path = self.folder(stage, key) / "spec.json"
+        return _mapping(path, read_json(path))
 
     def keys(self, stage: str) -> list[str]:
         """Return the keys of all complete entries of a stage."""
-        folder = self.root / "objects" / stage
-        if not folder.exists():
+        folder = self.at("objects", file_name(stage, "stage"))
+        if not folder.is_dir():
             return []
-        return sorted(p.name for p in folder.iterdir() if (p / "status.json").exists())
+        return sorted(p.name for p in folder.iterdir() if self.has(stage, p.name))
+
+    def stages(self) -> list[str]:
+        """Return the stages of which there are entries."""
+        folder = self.at("objects")
+        if not folder.is_dir():
+            return []
+        return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.is_symlink())
 
     # -- failures ----------------------------------------------------------------------------
 
     def fail(self, key: str, record: dict[str, Any]) -> None:
         """Remember why a cell failed."""
-        folder = self.root / "failures"
-        folder.mkdir(exist_ok=True)
-        self._write(folder / f"{key}.json", json.dumps(record, default=str, indent=1))
+        self.at("failures").mkdir(exist_ok=True)
+        write_text(self._failure(key), json.dumps(record, default=str, indent=1))
+
+    def _failure(self, key: str) -> Path:
+        return self.at("failures") / f"{file_name(key, 'key')}.json"
 
     def failure(self, key: str) -> dict[str, Any] | None:
-        """Return the failure of a cell, if it failed and has not succeeded since."""
-        path = self.root / "failures" / f"{key}.json"
-        if not path.exists():
-            return None
+        """Return the failure of a cell, if it failed and has not succeeded since.
+
+        A record that cannot be read, or that says nothing, counts as none: the cell runs again.
+        """
         try:
-            out: dict[str, Any] = json.loads(path.read_text())
-        except ValueError:
+            path = self._failure(key)
+            found = read_json(path) if is_plain_file(path) else None
+        except CelError:
             return None
-        return out
+        if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+            return None
+        return {**found, "reason": str(found.get("reason", ""))}
+
+    def failures(self) -> list[str]:
+        """Return the keys of all cells with a recorded failure."""
+        folder = self.at("failures")
+        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+        return [p.stem for p in paths if self.failure(p.stem) is not None]
 
     def forgive(self, key: str) -> None:
         """Forget the failure of a cell."""
-        (self.root / "failures" / f"{key}.json").unlink(missing_ok=True)
+        self._failure(key).unlink(missing_ok=True)
 
     # -- the run -----------------------------------------------------------------------------
 
     def log(self, event: str, **values: Any) -> None:
         """Append one line to the log."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **values}, default=str)
-        with open(self.root / "log.jsonl", "a", encoding="utf8") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self.at("log.jsonl"), flags, 0o666)
+        with open(descriptor, "a", encoding="utf8") as file:
             file.write(line + "\n")
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a small file at the top of the store, atomically."""
-        self._write(self.root / name, json.dumps(value, default=str, indent=1))
+        write_text(self.root / file_name(name), json.dumps(value, default=str, indent=1))
 
     def read_json(self, name: str) -> Any:
         """Read a small file at the top of the store; None when missing."""
-        path = self.root / name
-        return json.loads(path.read_text()) if path.exists() else None
-
-    def _write(self, path: Path, text: str) -> None:
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            temporary.write_text(text)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        path = self.at(file_name(name))
+        return read_json(path, way_out=_way_out(self.root)) if path.exists() else None
 
     def sweep(self) -> None:
         """Remove what runs interrupted more than a day ago left half-written.
 
         Younger folders may belong to a run that is going on right now.
         """
-        for folder in (self.root / "tmp").glob("*"):
-            if time.time() - folder.stat().st_mtime > 86_400:
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in self.at("tmp").glob("*"):
+            if time.time() - folder.lstat().st_mtime > 86_400:
+                _discard(folder)
 
     def merge(self, other: Store) -> int:
-        """Copy entries that are only in `other`; return how many."""
+        """Copy entries that are only in `other`; return how many. `other` is only read."""
         copied = 0
-        for stage in sorted(p.name for p in (other.root / "objects").glob("*")):
+        for stage in other.stages():
             for key in other.keys(stage):
-                if self.has(stage, key) or not other.intact(stage, key):
-                    continue
-                temporary = self.root / "tmp" / f"{key}.{uuid.uuid4().hex[:8]}"
-                shutil.copytree(other.folder(stage, key), temporary)
-                self._publish(temporary, self.folder(stage, key))
-                shutil.rmtree(temporary, ignore_errors=True)
-                copied += 1
-        for path in sorted((other.root / "failures").glob("*.json")):
-            if not self.has("score", path.stem) and self.failure(path.stem) is None:
-                self.fail(path.stem, json.loads(path.read_text()))
+                if not self.has(stage, key) and other.sound(stage, key):
+                    copied += self._take(other, stage, key)
+        for key in other.failures():
+            found = other.failure(key)
+            if found is not None and not self.has("score", key) and self.failure(key) is None:
+                self.fail(key, found)
         return copied
 
+    def _take(self, other: Store, stage: str, key: str) -> bool:
+        """Copy one entry: the files that its status names, and nothing else."""
+        source, temporary = other.folder(stage, key), self._temporary(key)
+        try:
+            for name in (*_files(source), "status.json"):
+                shutil.copyfile(source / name, temporary / name, follow_symlinks=False)
+            if not _sound(temporary):  # it changed while it was copied
+                return False
+            self._publish(temporary, self.folder(stage, key))
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return True
 
-def _checksum(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+def _way_out(root: Path) -> str:
+    return f"remove the folder {root}, or put the file of a copy in its place"
+
+
+def _mapping(path: Path, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} is damaged (holds no mapping); remove it")
+    return value
+
+
+def _check_version(root: Path, marker: Any) -> None:
+    found = _mapping(root / "store.json", marker).get("schema", 0)
+    if not isinstance(found, int):
+        raise StoreError(f"{root / 'store.json'} is damaged (schema {found!r}); {_way_out(root)}")
+    if found > SCHEMA:
+        raise StoreError(
+            f"{root} was written by a newer version (schema {found}, this is {SCHEMA}); update "
+            "CEL or choose another folder"
+        )
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Return the files of an entry with their digests, as its status names them."""
+    path = folder / "status.json"
+    files = _mapping(path, _mapping(path, read_json(path)).get("files"))
+    try:
+        return {file_name(name): str(digest) for name, digest in files.items()}
+    except ConfigError as error:
+        raise StoreError(f"{path} is damaged ({error}); remove it") from None
+
+
+def _sound(folder: Path) -> bool:
+    """Tell whether the files of an entry are those of its status; may raise StoreError."""
+    files = _files(folder)
+    if {p.name for p in folder.iterdir()} != {*files, "status.json"}:
+        return False
+    return all(checksum(folder / name) == digest for name, digest in files.items())
+
+
+def _discard(path: Path) -> None:
+    """Remove an entry; of a link only the link itself."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.markup import escape
 from cel.cli.output import console
 from cel.cli.tables import show_table
 from cel.errors import ConfigError
+from cel.paths import replacing, write_text
 
 __all__ = ["clean", "export", "merge", "run", "status"]
 
@@ -192,9 +194,9 @@ def merge(
     from cel.benchmark import Store, open_run
     from cel.benchmark.collect import write_scores
 
+    opened = [(source, *open_run(source)) for source in sources]
     target = Store(out)
-    for source in sources:
-        store, plan = open_run(source)
+    for source, store, plan in opened:
         known = target.read_json("suite.json")
         if known is None:
             target.write_json("suite.json", plan.suite.to_dict())
@@ -223,11 +225,11 @@ def export(
     table = collect(store, plan, times=times)
     path = out or folder / f"scores.{endings[kind]}"
     if kind == "csv":
-        table.to_csv(path, index=False)
+        write_text(path, table.to_csv(index=False))
     elif kind == "parquet":
-        table.to_parquet(path, index=False)
+        replacing(path, partial(table.to_parquet, index=False))
     else:
         from cel.report.latex import to_latex
 
-        path.write_text(to_latex(summarise(table)), encoding="utf8")
+        write_text(path, to_latex(summarise(table)))
     console().print(f"{len(table)} lines written to {path}")

@@ -16,6 +16,7 @@ from typing import Any
 from cel.datasets.files import cache_dir, check_file
 from cel.datasets.specs import FileSpec
 from cel.errors import DataError
+from cel.paths import inside
 
 __all__ = ["download"]
 
@@ -67,7 +68,7 @@ def download(spec: FileSpec, name: str) -> Path:
     Returns:
         Path of the uncompressed file in the cache.
     """
-    target = cache_dir() / spec.path.removesuffix(".gz")
+    target = inside(cache_dir(), spec.path.removesuffix(".gz"))
     problems = []
     for address in spec.addresses:
         try:
@@ -77,7 +78,7 @@ def download(spec: FileSpec, name: str) -> Path:
                 _receive(address, part)
                 part = _unpack(part)
                 check_file(part, spec)
-                os.replace(part, target)
+                _keep(part, target, spec)
                 return target
         except DataError as error:
             problems.append(f"{address}: {str(error).split(': ', 1)[-1]}")
@@ -90,6 +91,14 @@ def download(spec: FileSpec, name: str) -> Path:
         f"not be downloaded: {tried}. Get the file{expected} and put it as {spec.path} into a "
         "folder that CEL_DATA names"
     )
+
+
+def _keep(part: Path, target: Path, spec: FileSpec) -> None:
+    """Move a checked file into the cache; one that is there already is never replaced."""
+    if target.exists():
+        check_file(target, spec)
+    else:
+        os.replace(part, target)
 
 
 def _receive(address: str, part: Path) -> None:

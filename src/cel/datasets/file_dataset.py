@@ -134,7 +134,7 @@ class FileDataset(DatasetBase):
                 raise ConfigError(f"{self.name!r} has {files} files; give their folder instead")
             return given
         first = [] if given is None else [given]
-        return find_file(spec, [*first, card_path(self.config_path).parent])
+        return find_file(spec, first, card_path(self.config_path).parent)
 
     def files(self) -> tuple[SourceSpec, list[Path]]:
         """Return the checked raw files, downloaded first if they are nowhere at hand."""
@@ -150,7 +150,14 @@ class FileDataset(DatasetBase):
         sources = self.card.sources
         if not sources:
             raise DataError(f"{self.name!r} is generated; there is nothing to fetch")
-        for source in sources:
-            if all(f.addresses for f in source.files):
-                return source, [download(f, self.name) for f in source.files]
-        return sources[0], [download(f, self.name) for f in sources[0].files]
+        complete = [s for s in sources if all(f.addresses for f in s.files)]
+        source = complete[0] if complete else sources[0]
+        return source, [self._get(f, len(source.files)) for f in source.files]
+
+    def _get(self, spec: FileSpec, files: int) -> Path:
+        """Return one raw file; what is at hand is checked and never replaced."""
+        path = self._find(spec, files)
+        if path is None:
+            return download(spec, self.name)
+        check_file(path, spec)
+        return path

@@ -8,11 +8,12 @@ import io
 import os
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, cast
 
 from cel.datasets.specs import FileSpec
 from cel.errors import DataError
+from cel.paths import inside, relative_path
 
 __all__ = [
     "HashedFile",
@@ -43,21 +44,28 @@ def data_dirs() -> list[Path]:
     return [Path(d).expanduser() for d in given if d] + [cache_dir()]
 
 
-def find_file(spec: FileSpec, first: Sequence[Path] = ()) -> Path | None:
+def find_file(
+    spec: FileSpec, first: Sequence[Path] = (), beside: Path | None = None
+) -> Path | None:
     """Return the file that `spec` describes, gzipped or not, or None.
+
+    In the first folders and beside the card the bare file name will do. Links in folders that the
+    user named are followed; one beside the card, which may be a stranger's, must stay below it.
 
     Args:
         spec: the file.
-        first: folders to search before `CEL_DATA` and the cache; here the bare file name will do.
+        first: folders of the user to search before everything else.
+        beside: folder of the card, searched before `CEL_DATA` and the cache.
     """
-    path = Path(spec.path)
-    places = [d / p for d in first for p in (path, path.name)]
-    places += [d / path for d in data_dirs()]
-    for place in places:
-        plain = place.with_suffix("") if place.suffix == ".gz" else place
-        for candidate in (place, plain, plain.with_name(plain.name + ".gz")):
-            if candidate.is_file():
-                return candidate
+    path = relative_path(spec.path)
+    own = [] if beside is None else [beside]
+    places = [(d, p) for d in (*first, *own) for p in (path, PurePosixPath(path.name))]
+    places += [(d, path) for d in data_dirs()]
+    for folder, name in places:
+        plain = name.with_suffix("") if name.suffix == ".gz" else name
+        for candidate in (name, plain, plain.with_name(plain.name + ".gz")):
+            if (folder / candidate).is_file():
+                return inside(folder, str(candidate)) if folder in own else folder / candidate
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from cel.config import Label, StrictModel
+from cel.paths import relative_path
 from cel.protocols import Task
 from cel.registry import did_you_mean
 
@@ -37,7 +38,8 @@ class FileSpec(StrictModel):
     addresses: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """A hash has 64 hexadecimal digits."""
+        """The path stays below the folders that are searched; a hash has 64 digits."""
+        relative_path(self.path)
         digits = self.sha256
         if digits is not None and (len(digits) != 64 or set(digits) - set("0123456789abcdef")):
             raise ValueError(f"sha256 needs 64 lower-case hexadecimal digits, got {digits!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import MissingDependencyError
+from cel.paths import replacing
 from cel.report.catalogue import (
     COLOURS,
     dataset_title,
@@ -118,7 +120,7 @@ def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
             figure.set_layout_engine("none")  # laid out once, saved twice
             for ending, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 160})):
                 path = folder / f"{spec.name}.{ending}"
-                figure.savefig(path, **options)
+                replacing(path, partial(figure.savefig, format=ending, **options))
                 out.append(path)
     return out
 

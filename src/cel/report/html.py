@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cel.errors import MissingDependencyError, StoreError
+from cel.paths import unlinked, write_text
 from cel.report.data import page_data
 from cel.report.figures import write_figures
 from cel.report.paper_latex import tables_to_latex
@@ -53,7 +54,7 @@ def write_report(
     run = read_run(folder, baselines=baselines)
     if run.scores.empty:
         raise StoreError(f"{folder} has no scores yet; look with: cel status {folder}")
-    target = Path(out) if out is not None else Path(folder) / "report"
+    target = Path(out) if out is not None else run.store.at("report")
     target.mkdir(parents=True, exist_ok=True)
     tables = paper_tables(run.scores, run.cells)
     texts = {
@@ -63,9 +64,9 @@ def write_report(
         "suite.json": json.dumps(run.suite.to_dict(), indent=1, default=str),
     }
     for name, text in texts.items():
-        (target / name).write_text(text, encoding="utf8")
+        write_text(target / name, text)
     files = [target / name for name in texts]
-    files += write_figures(run.scores, target / "figures")
+    files += write_figures(run.scores, unlinked(target, "figures"))
     done = int((run.cells["state"] == "done").sum())
     return Report(target / "index.html", tuple(files), done)
 
