@@ -9,8 +9,23 @@ from cel.cf_methods.local_methods.cearm import CEARM
 from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.nearest import NearestInstance
+from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
 from cel.cf_methods.local_methods.sace import SACE
 from cel.cf_methods.local_methods.wachter import Wachter
 
-__all__ = ["CADEX", "CCHVAE", "CEARM", "CEGP", "CEM", "PPCEF", "SACE", "Artelt", "DiCE", "Wachter"]
+__all__ = [
+    "CADEX",
+    "CCHVAE",
+    "CEARM",
+    "CEGP",
+    "CEM",
+    "NICE",
+    "PPCEF",
+    "SACE",
+    "Artelt",
+    "DiCE",
+    "NearestInstance",
+    "Wachter",
+]
