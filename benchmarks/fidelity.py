@@ -26,7 +26,7 @@ WHAT = {
     "wachter": "Wachter", "artelt": "Artelt", "dice": "DiCE", "cchvae": "CCHVAE",
     "ppcef": "PPCEF", "cem": "CEM", "cegp": "CEGP", "cadex": "CADEX", "sace": "SACE",
     "cearm": "CEARM", "ares": "AReS", "globe_ce": "GLOBECE", "glance": "GLANCE",
-    "tcrex": "TCREx",
+    "tcrex": "TCREx", "nice": "NICE", "nearest": "NearestInstance",
     "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",
