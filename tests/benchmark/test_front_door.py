@@ -51,5 +51,5 @@ def test_bring_only_your_method(tmp_path):
     cel("report", folder=tmp_path)
     report = tmp_path / "runs" / "quick" / "report"
     board = pd.concat(pd.read_csv(p) for p in report.glob("scores*.csv"))
-    assert {*METHODS, "growing_spheres"} <= set(board["method"])
+    assert {*METHODS, "random_shells"} <= set(board["method"])
     assert set(board["source"]) == {"run", "shipped baseline"}

@@ -38,11 +38,11 @@ def test_contract(method, problem, check):
 
 EXPECTED = {
     "binary_numeric": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
-                       "sace", "ares", "globe_ce", "glance", "tcrex"},
+                       "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest"},
     "mixed": {"wachter", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex", "sace", "ares",
-              "globe_ce", "glance", "tcrex"},
+              "globe_ce", "glance", "tcrex", "nice", "nearest"},
     "three_classes": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
-                      "sace", "ares", "globe_ce", "glance", "tcrex"},
+                      "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest"},
     "regression": {"wachter", "cearm", "globe_ce", "tcrex"},
     "multi_output": {"wachter", "cearm"},
 }  # fmt: skip

@@ -90,7 +90,6 @@ def test_a_row_is_never_its_own_answer():
 
 
 def test_no_row_of_the_class_means_not_found_and_says_so():
-    """Other libraries return the row itself here."""
     problem = PROBLEMS["binary_numeric"]()
     rows = problem.x_train[problem.model.predict(problem.x_train) == 0]
     result = problem.build(NearestInstance).fit(rows).explain(problem.x, 1)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.settings import check_choice, check_positive
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.view import ModelView
 from cel.protocols import Need
 from cel.search.boundary import Test
