@@ -2,14 +2,9 @@
 
     CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/fidelity.py [TESTS] [--from FILE] [--out FILE]
 
-<<<<<<< HEAD
 TESTS are folders or files, such as tests/methods/dice: only they are run, and the lines of all
 other tests stay as the page has them. `--from` takes the results of an earlier
 `pytest TESTS --junitxml FILE` instead.
-=======
-`--from` takes the results of an earlier `pytest tests/oracles tests/methods --junitxml FILE`
-instead. `--update` writes new lines only for the tests in that file and keeps the others.
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
 """
 
 from __future__ import annotations
@@ -25,11 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-<<<<<<< HEAD
 FOLDERS = [ROOT / "tests" / "methods", ROOT / "tests" / "oracles"]
-=======
-PLACES = [ROOT / "tests" / "oracles", ROOT / "tests" / "methods"]
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
 PAGE = ROOT / "docs" / "fidelity.md"
 WHAT = {
     "wachter": "Wachter", "artelt": "Artelt", "dice": "DiCE", "cchvae": "CCHVAE",
@@ -45,11 +36,7 @@ WHAT = {
 INTRO = """\
 # How methods and models are checked
 
-<<<<<<< HEAD
 Every line is a test in `tests/methods/` or `tests/oracles/`, against a closed form, an exact solver, another library or an exhaustive search. Beside
-=======
-Every line is a test in `tests/oracles/` or `tests/methods/`, against a closed form, an exact solver, another library or an exhaustive search. Beside
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
 these, one contract suite (`cel.testing`) runs over all methods: feasible, decodable, immutables equal bit for bit, found means
 valid on the real model, same seed same bytes, a row alone equals the row in a batch, order does not matter, budgets are obeyed.
 
@@ -66,14 +53,9 @@ property that has no number. A *known gap* is a test that must fail as long as t
 def listing() -> list[tuple[str, str, str, str]]:
     """Return (what, statement, file, test) of every test function, in the order of the page."""
     found = []
-<<<<<<< HEAD
     for path in sorted(p for folder in FOLDERS for p in folder.rglob("test_*.py")):
         own = path.parent.parent == FOLDERS[0]
         subject = path.parent.name if own else re.sub(r"^test_(fidelity_)?", "", path.stem)
-=======
-    for path in sorted(p for place in PLACES for p in place.rglob("test_*.py")):
-        subject = re.sub(r"^test_(fidelity_)?", "", path.stem)
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 words = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
@@ -127,7 +109,6 @@ def cells(seen: dict[tuple, float] | None) -> tuple[str, ...]:
     return tuple("<br>".join(c).replace("|", "\\|") for c in (oracles, values, limits))
 
 
-<<<<<<< HEAD
 def told(text: str) -> dict[tuple[str, str, str], tuple[str, ...]]:
     """Return the columns oracle, deviation and limit of each (what, statement, file) of a page."""
     lines = [line.replace("\\|", "\0") for line in text.splitlines() if line.endswith(".py |")]
@@ -144,20 +125,6 @@ def page(results: Path, before: str = "") -> str:
         kept = old.get((what, statement, file)) if new is None else None
         oracle, value, limit = kept or cells(new)
         lines.append(f"| {what} | {statement} | {oracle} | {value} | {limit} | {file} |\n")
-=======
-def page(results: Path, old: str = "") -> str:
-    """Return the page; tests that were not run keep their line of an old page."""
-    tests, lines = measured(results), []
-    known = old.splitlines(keepends=True)
-    for what, statement, file, test in listing():
-        start, end = f"| {what} | {statement} |", f"| {file} |\n"
-        kept = [line for line in known if line.startswith(start) and line.endswith(end)]
-        if (file, test) not in tests and kept:
-            lines.append(kept[0])
-            continue
-        oracle, value, limit = cells(tests.get((file, test)))
-        lines.append(f"{start} {oracle} | {value} | {limit} {end}")
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
     return INTRO + "".join(lines)
 
 
@@ -166,22 +133,14 @@ def main() -> None:
     parser.add_argument("tests", nargs="*", type=Path, default=FOLDERS)
     parser.add_argument("--from", dest="results", type=Path)
     parser.add_argument("--out", type=Path, default=PAGE)
-    parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = options.results or Path(folder) / "results.xml"
         if options.results is None:
-<<<<<<< HEAD
             command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}"]
             subprocess.run([*command, *map(str, options.tests)], cwd=ROOT, check=True)
         before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
         options.out.write_text(page(results, before), encoding="utf-8")
-=======
-            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", *PLACES]
-            subprocess.run(command, cwd=ROOT, check=True)
-        old = options.out.read_text(encoding="utf-8") if options.update else ""
-        options.out.write_text(page(results, old), encoding="utf-8")
->>>>>>> 48eb125 (NICE and nearest instance: docs, fidelity page over tests/methods)
 
 
 if __name__ == "__main__":
