@@ -1,0 +1,547 @@
+"""Change the code a little, run the nearest tests, and see which changes nobody notices.
+
+    python benchmarks/mutants.py                          # 200 changes, seed 1
+    python benchmarks/mutants.py --only search --count 40 --seed 7
+    python benchmarks/mutants.py --file src/cel/search/shells.py --count 0      # all of one file
+    python benchmarks/mutants.py --list --only space      # show the sample, run nothing
+
+A change is one of: an operator replaced, a comparison moved by one step or turned round, a number
+or truth value replaced (tolerances a thousandfold), a condition dropped, two arguments swapped, a
+statement removed. Messages of errors, annotations, decorators and docstrings are left alone. Each
+change is made in a copy of the tree, never in the tree itself. Tests stop at the first failure; a
+change that makes them run five times as long as they do without it counts as noticed. The tests of
+a module are those listed below for its package, the files under tests/unit, tests/properties and
+tests/methods that name what the module exports, and its own doctests. `--wide` shows survivors of
+these to slower tests as well.
+
+A survivor is a hole in the tests or a change that changes nothing. Those that were looked at and
+change nothing stand in benchmarks/mutants_equivalent.txt with the reason; they do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
+COPIED = ("src", "tests", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
+SLOWER, LEAST_S = 5, 30  # a change may take this many times the time without it, but at least this
+MIN_PER_PACKAGE = 10
+
+# package -> (files, nearest tests, slower tests for --wide)
+PACKAGES = {
+    "space": (
+        ["src/cel/space/*.py"],
+        ["tests/unit/test_space*.py", "tests/properties/test_region.py"],
+        ["tests/unit/test_preprocessing.py", "tests/contract/test_method_contract.py"],
+    ),
+    "search": (
+        ["src/cel/search/*.py"],
+        ["tests/unit/test_search*.py", "tests/unit/test_gradient_search.py"],
+        ["tests/oracles/test_wachter.py", "tests/oracles/test_dice.py"],
+    ),
+    "solvers": (
+        ["src/cel/solvers/*.py"],
+        ["tests/unit/test_solve*.py", "tests/unit/test_cuts.py", "tests/oracles/test_closed*.py"],
+        ["tests/oracles/test_artelt.py", "tests/oracles/test_ppcef.py"],
+    ),
+    "metrics": (
+        ["src/cel/metrics/*.py"],
+        ["tests/unit/test_metrics*.py", "tests/properties/test_metrics*.py"],
+        ["tests/oracles/test_metrics*.py", "tests/contract/test_metric_contract.py"],
+    ),
+    "keys and plan": (
+        ["src/cel/benchmark/keys.py", "src/cel/benchmark/plan.py"],
+        ["tests/benchmark/test_keys*.py", "tests/benchmark/test_spec_and_plan.py"],
+        ["tests/benchmark/test_named.py", "tests/benchmark/test_runs.py"],
+    ),
+    "splits": (
+        ["src/cel/datasets/splits.py"],
+        ["tests/properties/test_folds.py", "tests/unit/test_datasets.py"],
+        ["tests/unit/test_cards.py"],
+    ),
+}
+SKIPPED = {"__init__.py", "docs.py", "example.py"}  # metrics: the page, and the example it shows
+
+ARITHMETIC = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Mod: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.MatMult: ast.Mult,
+}  # fmt: skip
+COMPARISONS = {
+    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
+}  # fmt: skip
+SYMMETRIC = {  # calls whose first two arguments may be swapped, or never sensibly are
+    "minimum", "maximum", "min", "max", "isclose", "allclose", "logical_and", "logical_or",
+    "equal", "array_equal", "union", "intersection", "isinstance", "issubclass", "hasattr",
+    "getattr", "setattr",
+}  # fmt: skip
+TOLERANCE = 1e-3  # numbers below it are tolerances
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the characters `start` to `end` of a file become `text`."""
+
+    package: str
+    path: str
+    line: int
+    kind: str
+    start: int
+    end: int
+    text: str
+    before: str
+
+    @property
+    def name(self):
+        """One line for people, which is also how equivalent ones are listed."""
+        old, new = (" ".join(t.split()) for t in (self.before, self.text))
+        return f"{self.path} | {self.kind} | {old} -> {new}"
+
+
+class Finder(ast.NodeVisitor):
+    """Collects the changes of one file."""
+
+    def __init__(self, package, path, source):
+        self.package, self.path, self.source = package, path, source
+        lines = source.encode().splitlines(keepends=True)
+        self.starts = [0]
+        for line in lines:
+            self.starts.append(self.starts[-1] + len(line))
+        self.raw = source.encode()
+        self.found = []
+
+    def offset(self, line, column):
+        return self.starts[line - 1] + column
+
+    def add(self, node, new, kind):
+        start = self.offset(node.lineno, node.col_offset)
+        end = self.offset(node.end_lineno, node.end_col_offset)
+        text = new if isinstance(new, str) else f"({ast.unparse(ast.fix_missing_locations(new))})"
+        before = self.raw[start:end].decode()
+        made = Mutant(
+            self.package, self.path, node.lineno, kind, start, end, text, before
+        )  # fmt: skip
+        self.found.append(made)
+
+    # -- what is left alone ------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node):
+        self.visit(node.args)
+        self.body(node.body)
+
+    def visit_ClassDef(self, node):
+        self.body(node.body)
+
+    def visit_Module(self, node):
+        self.body(node.body)
+
+    def body(self, statements):
+        for i, statement in enumerate(statements):
+            docstring = i == 0 and isinstance(statement, ast.Expr)
+            if not (docstring and isinstance(statement.value, ast.Constant)):
+                self.visit(statement)
+
+    def visit_arguments(self, node):
+        for default in (*node.defaults, *(d for d in node.kw_defaults if d is not None)):
+            self.visit(default)
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Assign(self, node):
+        names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+        if "__all__" not in names:
+            self.visit(node.value)
+
+    def visit_Raise(self, node):
+        self.add(node, "pass", "removed")
+
+    def visit_Assert(self, node):
+        """Asserts are for the type checker."""
+
+    def visit_JoinedStr(self, node):
+        """Text."""
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def visit_If(self, node):
+        typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if typing:
+            return
+        only_raises = len(node.body) == 1 and isinstance(node.body[0], ast.Raise)
+        self.add(node.test, "False", "condition")
+        if not only_raises:
+            self.add(node.test, "True", "condition")
+        self.visit(node.test)
+        for statement in (*node.body, *node.orelse):
+            if not (only_raises and statement is node.body[0]):  # the same as a False condition
+                self.visit(statement)
+
+    def visit_IfExp(self, node):
+        self.add(node, copy.deepcopy(node.body), "condition")
+        self.add(node, copy.deepcopy(node.orelse), "condition")
+        self.generic_visit(node)
+
+    def visit_While(self, node):
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node):
+        for i in range(len(node.values)):
+            new = copy.deepcopy(node)
+            del new.values[i]
+            self.add(node, new.values[0] if len(new.values) == 1 else new, "condition")
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node):
+        if isinstance(node.op, ast.Not | ast.Invert):
+            self.add(node, copy.deepcopy(node.operand), "condition")
+        elif isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+            self.add(node, copy.deepcopy(node.operand), "operator")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node):
+        text = (ast.List, ast.Tuple, ast.JoinedStr)
+        sides = (node.left, node.right)
+        words = any(isinstance(s, text) or _is_string(s) for s in sides)
+        if type(node.op) in ARITHMETIC and not words:
+            new = copy.deepcopy(node)
+            new.op = ARITHMETIC[type(node.op)]()
+            self.add(node, new, "operator")
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node):
+        self.add(node, "pass", "removed")
+        if type(node.op) in ARITHMETIC:
+            new = copy.deepcopy(node)
+            new.op = ARITHMETIC[type(node.op)]()
+            self.add(node, ast.unparse(new), "operator")
+        self.visit(node.value)
+
+    def visit_Compare(self, node):
+        if len(node.ops) == 1:
+            for other in COMPARISONS[type(node.ops[0])]:
+                new = copy.deepcopy(node)
+                new.ops = [other()]
+                self.add(node, new, "comparison")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node):
+        value = node.value
+        if isinstance(value, bool):
+            self.add(node, repr(not value), "constant")
+        elif isinstance(value, int):
+            self.add(node, repr(value + 1), "constant")
+        elif isinstance(value, float):
+            factor = 1000 if abs(value) < TOLERANCE else 2
+            self.add(node, repr(value * factor if value else 1.0), "constant")
+
+    def visit_Call(self, node):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        first = 1 if name == "where" and len(node.args) == 3 else 0
+        pair = node.args[first : first + 2]
+        plain = len(pair) == 2 and not any(isinstance(a, ast.Starred) for a in pair)
+        if plain and name not in SYMMETRIC and ast.dump(pair[0]) != ast.dump(pair[1]):
+            new = copy.deepcopy(node)
+            new.args[first : first + 2] = reversed(new.args[first : first + 2])
+            self.add(node, new, "arguments")
+        self.generic_visit(node)
+
+    def visit_Expr(self, node):
+        if isinstance(node.value, ast.Call):
+            self.add(node, "pass", "removed")
+        self.generic_visit(node)
+
+    def visit_Break(self, node):
+        self.add(node, "pass", "removed")
+
+    def visit_Continue(self, node):
+        self.add(node, "pass", "removed")
+
+
+def _is_string(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def mutants_of(package, path):
+    """Return every change of a file."""
+    source = (ROOT / path).read_text(encoding="utf8")
+    finder = Finder(package, str(path), source)
+    finder.visit(ast.parse(source))
+    return [m for m in finder.found if " ".join(m.before.split()) != m.text.strip("()")]
+
+
+def files_of(package):
+    paths = sorted(p for pattern in PACKAGES[package][0] for p in ROOT.glob(pattern))
+    return [p.relative_to(ROOT) for p in paths if p.name not in SKIPPED]
+
+
+def sample(packages, count, seed, only_file=None):
+    """Draw changes: each package in proportion to its size, but at least ten, kinds evenly."""
+    pools = {}
+    for package in packages:
+        files = [f for f in files_of(package) if only_file is None or str(f) == only_file]
+        pools[package] = [m for f in files for m in mutants_of(package, f)]
+    pools = {k: v for k, v in pools.items() if v}
+    if not count:
+        return [m for pool in pools.values() for m in pool]
+    total = sum(map(len, pools.values()))
+    drawn = []
+    for package, pool in pools.items():
+        share = max(round(count * len(pool) / total), min(MIN_PER_PACKAGE, count))
+        drawn += _evenly(pool, min(share, len(pool)), random.Random(f"{seed}/{package}"))
+    return drawn
+
+
+def _evenly(pool, count, rng):
+    """Draw from the kinds in turn, so that numbers do not crowd out removed statements."""
+    kinds = {}
+    for mutant in pool:
+        kinds.setdefault(mutant.kind, []).append(mutant)
+    for group in kinds.values():
+        rng.shuffle(group)
+    drawn = []
+    while len(drawn) < count:
+        for kind in sorted(kinds):
+            if kinds[kind] and len(drawn) < count:
+                drawn.append(kinds[kind].pop())
+    return drawn
+
+
+# -- tests -----------------------------------------------------------------------------------
+
+
+def exports(path):
+    tree = ast.parse((ROOT / path).read_text(encoding="utf8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return [e.value for e in node.value.elts]
+    return []
+
+
+def nearest(mutant):
+    """Return the test files of a module, those that name it most often first."""
+    patterns = PACKAGES[mutant.package][1]
+    listed = {p for pattern in patterns for p in ROOT.glob(pattern)}
+    names = exports(mutant.path)
+    word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b") if names else None
+    hits = {}
+    for folder in ("unit", "properties", "methods"):
+        for path in (ROOT / "tests" / folder).rglob("test_*.py"):
+            hits[path] = len(set(word.findall(path.read_text(encoding="utf8")))) if word else 0
+    package = mutant.path.split("/")[2]
+    about = re.compile(rf"cel\.{package}\b")
+    for path, n in hits.items():
+        if n and about.search(path.read_text(encoding="utf8")):
+            listed.add(path)
+    order = sorted(listed, key=lambda p: (-hits.get(p, 0), p.stat().st_size))
+    return [mutant.path, *(str(p.relative_to(ROOT)) for p in order)]
+
+
+def slower(mutant):
+    patterns = PACKAGES[mutant.package][2]
+    return [str(p.relative_to(ROOT)) for pattern in patterns for p in sorted(ROOT.glob(pattern))]
+
+
+def run_tests(folder, tests, timeout):
+    """Run tests in a copy of the tree, in a child of this warm process; return (code, seconds)."""
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        _child(folder, tests)
+    while time.monotonic() - started < timeout:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status), time.monotonic() - started
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None, time.monotonic() - started
+
+
+def _child(folder, tests):
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        os.environ["PYTHONPATH"] = str(folder / "src")
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        sys.dont_write_bytecode = True
+        sys.path[:] = [str(folder / "src"), *(p for p in sys.path if not _is_ours(p))]
+        with open(folder / "said.txt", "w", encoding="utf8") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+        import pytest
+
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        code = int(pytest.main([*options, *tests]))
+    except BaseException:  # a child must never return into the parent's code
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _is_ours(entry):
+    return not entry or Path(entry).resolve() in (ROOT / "src", ROOT / "benchmarks", ROOT)
+
+
+def warm_up():
+    """Import what every test imports, once; the children of this process have it already."""
+    for name in ("numpy", "pandas", "scipy.stats", "sklearn.ensemble", "torch", "hypothesis"):
+        __import__(name)
+    import torch
+
+    torch.set_num_threads(1)
+    assert "cel" not in sys.modules
+
+
+def copied(parent):
+    folder = Path(parent) / "tree"
+    folder.mkdir()
+    ignore = shutil.ignore_patterns("__pycache__", ".*cache", "runs")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=ignore)
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def mutated(mutant):
+    raw = (ROOT / mutant.path).read_bytes()
+    return raw[: mutant.start] + mutant.text.encode() + raw[mutant.end :]
+
+
+class Judge:
+    """Runs the tests of changes in one copy of the tree."""
+
+    def __init__(self, folder):
+        self.folder, self.baseline = folder, {}
+
+    def seconds(self, tests):
+        """Return how long tests take without a change; they must pass."""
+        key = tuple(tests)
+        if key not in self.baseline:
+            code, seconds = run_tests(self.folder, tests, 1800)
+            if code != 0:
+                said = (self.folder / "said.txt").read_text()[-2000:]
+                sys.exit(f"without any change, {' '.join(tests)} ended with {code}:\n{said}")
+            self.baseline[key] = seconds
+        return self.baseline[key]
+
+    def verdict(self, mutant, tests):
+        """Return ("killed", by what), ("timeout", "") or ("survived", "")."""
+        limit = max(SLOWER * self.seconds(tests), LEAST_S)
+        place = self.folder / mutant.path
+        original = place.read_bytes()
+        place.write_bytes(mutated(mutant))
+        try:
+            code, _ = run_tests(self.folder, tests, limit)
+        finally:
+            place.write_bytes(original)
+        if code is None:
+            return "timeout", ""
+        if code == 0:
+            return "survived", ""
+        said = (self.folder / "said.txt").read_text()
+        first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
+        return "killed", first.group(1) if first else f"exit code {code}"
+
+
+def equivalent():
+    """Return the changes that are known to change nothing, with the reason."""
+    if not EQUIVALENT.exists():
+        return {}
+    lines = [t for t in EQUIVALENT.read_text(encoding="utf8").splitlines() if t and t[0] != "#"]
+    return {
+        name.strip(): reason.strip() for name, _, reason in (t.rpartition(" || ") for t in lines)
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="0 for all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", choices=PACKAGES, help="a package")
+    parser.add_argument("--file", help="one file, such as src/cel/search/shells.py")
+    parser.add_argument("--wide", action="store_true", help="show survivors to slower tests too")
+    parser.add_argument("--list", action="store_true", help="show the sample, run nothing")
+    parser.add_argument("--json", type=Path, help="write every verdict to a file")
+    options = parser.parse_args()
+    drawn = sample(options.only or list(PACKAGES), options.count, options.seed, options.file)
+    known = equivalent()
+    if options.list:
+        for m in drawn:
+            print(f"{m.path}:{m.line} | {m.name.partition(' | ')[2]}")
+        return
+    warm_up()
+    with tempfile.TemporaryDirectory() as parent:
+        verdicts = _judge_all(Judge(copied(parent)), drawn, known, options.wide)
+    if options.json:
+        rows = [asdict(m) | {"verdict": v, "by": by} for m, (v, by) in verdicts.items()]
+        options.json.write_text(json.dumps(rows, indent=1))
+    summary(verdicts)
+
+
+def _judge_all(judge, drawn, known, wide):
+    verdicts = {}
+    for number, mutant in enumerate(drawn, 1):
+        verdict, by = judge.verdict(mutant, nearest(mutant))
+        if verdict == "survived" and wide and (more := slower(mutant)):
+            verdict, by = judge.verdict(mutant, more)
+        if verdict == "survived" and mutant.name in known:
+            verdict, by = "equivalent", known[mutant.name]
+        verdicts[mutant] = verdict, by
+        said = f"{number}/{len(drawn)} {verdict:10} {mutant.path}:{mutant.line} "
+        print(said + mutant.name.partition(" | ")[2] + (f"  [{by}]" if by else ""), flush=True)
+    return verdicts
+
+
+def summary(verdicts):
+    """Print the survivors, and the share that was noticed per package."""
+    survivors = [m for m, (v, _) in verdicts.items() if v == "survived"]
+    print(f"\n{len(survivors)} survived:")
+    for m in survivors:
+        print(f"  {m.path}:{m.line} | {m.name.partition(' | ')[2]}")
+    print("\n| package | changes | noticed | equivalent | survived | share noticed |")
+    print("|---|---|---|---|---|---|")
+    everything = Counter()
+    for package in PACKAGES:
+        counts = Counter(v for m, (v, _) in verdicts.items() if m.package == package)
+        if counts:
+            everything += counts
+            print(_line(package, counts))
+    print(_line("together", everything))
+
+
+def _line(name, counts):
+    noticed, alive = counts["killed"] + counts["timeout"], counts["survived"]
+    share = noticed / max(noticed + alive, 1)
+    cells = (name, sum(counts.values()), noticed, counts["equivalent"], alive, f"{share:.0%}")
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()
