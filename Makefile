@@ -6,13 +6,14 @@ STAMP := $(VENV)/.setup-done
 RUN ?= runs/quick
 JOBS ?= 2
 
-.PHONY: help setup bench test lint format docs clean
+.PHONY: help setup bench test lint format mutants docs clean
 
 help:
 	@echo "make setup   create .venv with everything pinned in constraints.txt"
 	@echo "make bench   run the quick benchmark, print its table, write report/index.html"
 	@echo "make test    run all tests"
 	@echo "make lint    ruff, mypy, import layers"
+	@echo "make mutants change the code a little, 200 times, and show what no test notices"
 	@echo "make clean   remove .venv and caches"
 
 setup: $(STAMP)
@@ -34,6 +35,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# COUNT changes, drawn with SEED, judged by JOBS processes; ONLY="--only search" for one package.
+COUNT ?= 200
+SEED ?= 1
+mutants: setup
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py --count $(COUNT) --seed $(SEED) \
+		--jobs $(JOBS) --wide $(ONLY)
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -24,6 +24,7 @@ import argparse
 import ast
 import copy
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -42,6 +43,8 @@ EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 COPIED = ("src", "tests", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 SLOWER, LEAST_S = 5, 30  # a change may take this many times the time without it, but at least this
 MIN_PER_PACKAGE = 10
+fork = multiprocessing.get_context("fork")
+_JUDGES = []  # one per process of the pool
 
 # package -> (files, nearest tests, slower tests for --wide)
 PACKAGES = {
@@ -111,10 +114,15 @@ class Mutant:
     before: str
 
     @property
-    def name(self):
-        """One line for people, which is also how equivalent ones are listed."""
+    def change(self):
+        """What is changed, in one line."""
         old, new = (" ".join(t.split()) for t in (self.before, self.text))
-        return f"{self.path} | {self.kind} | {old} -> {new}"
+        return f"{self.kind} | {old} -> {new}"
+
+    @property
+    def name(self):
+        """How it is listed when it is known to change nothing; line numbers would not last."""
+        return f"{self.path} | {self.change}"
 
 
 class Finder(ast.NodeVisitor):
@@ -394,7 +402,7 @@ def _child(folder, tests):
 
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
         code = int(pytest.main([*options, *tests]))
-    except BaseException:  # a child must never return into the parent's code
+    except BaseException:  # noqa: BLE001 - a child must never return into the parent's code
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -408,7 +416,7 @@ def _is_ours(entry):
 
 def warm_up():
     """Import what every test imports, once; the children of this process have it already."""
-    for name in ("numpy", "pandas", "scipy.stats", "sklearn.ensemble", "torch", "hypothesis"):
+    for name in ("numpy", "pandas", "scipy.stats", "sklearn.ensemble", "torch"):
         __import__(name)
     import torch
 
@@ -416,8 +424,7 @@ def warm_up():
     assert "cel" not in sys.modules
 
 
-def copied(parent):
-    folder = Path(parent) / "tree"
+def copied(folder):
     folder.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", ".*cache", "runs")
     for name in COPIED:
@@ -434,6 +441,10 @@ def mutated(mutant):
     return raw[: mutant.start] + mutant.text.encode() + raw[mutant.end :]
 
 
+class BaselineError(Exception):
+    """Tests that fail without a change say nothing about one."""
+
+
 class Judge:
     """Runs the tests of changes in one copy of the tree."""
 
@@ -447,7 +458,7 @@ class Judge:
             code, seconds = run_tests(self.folder, tests, 1800)
             if code != 0:
                 said = (self.folder / "said.txt").read_text()[-2000:]
-                sys.exit(f"without any change, {' '.join(tests)} ended with {code}:\n{said}")
+                raise BaselineError(f"without any change, {tests} ended with {code}:\n{said}")
             self.baseline[key] = seconds
         return self.baseline[key]
 
@@ -487,6 +498,7 @@ def main():
     parser.add_argument("--only", action="append", choices=PACKAGES, help="a package")
     parser.add_argument("--file", help="one file, such as src/cel/search/shells.py")
     parser.add_argument("--wide", action="store_true", help="show survivors to slower tests too")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--list", action="store_true", help="show the sample, run nothing")
     parser.add_argument("--json", type=Path, help="write every verdict to a file")
     options = parser.parse_args()
@@ -494,29 +506,48 @@ def main():
     known = equivalent()
     if options.list:
         for m in drawn:
-            print(f"{m.path}:{m.line} | {m.name.partition(' | ')[2]}")
+            print(f"{m.path}:{m.line} | {m.change}")
         return
     warm_up()
-    with tempfile.TemporaryDirectory() as parent:
-        verdicts = _judge_all(Judge(copied(parent)), drawn, known, options.wide)
+    verdicts = judge_all(drawn, known, options)
     if options.json:
         rows = [asdict(m) | {"verdict": v, "by": by} for m, (v, by) in verdicts.items()]
         options.json.write_text(json.dumps(rows, indent=1))
     summary(verdicts)
 
 
-def _judge_all(judge, drawn, known, wide):
+def judge_all(drawn, known, options):
+    """Judge all changes, in `jobs` processes with a copy of the tree each."""
     verdicts = {}
-    for number, mutant in enumerate(drawn, 1):
+    with tempfile.TemporaryDirectory() as parent, fork.Pool(options.jobs, _open, [parent]) as pool:
+        judged = pool.imap(_judge, [(m, options.wide) for m in drawn])
+        for number, (mutant, found) in enumerate(zip(drawn, judged, strict=True), 1):
+            verdict, by = found
+            if verdict == "no baseline":
+                sys.exit(by)
+            if verdict == "survived" and mutant.name in known:
+                verdict, by = "equivalent", known[mutant.name]
+            verdicts[mutant] = verdict, by
+            said = f"{number}/{len(drawn)} {verdict:10} {mutant.path}:{mutant.line} "
+            print(said + mutant.change + (f"  [{by}]" if by else ""), flush=True)
+    return verdicts
+
+
+def _open(parent):
+    """Give a process of the pool its copy of the tree."""
+    _JUDGES[:] = [Judge(copied(Path(parent) / str(os.getpid())))]
+
+
+def _judge(asked):
+    mutant, wide = asked
+    (judge,) = _JUDGES
+    try:
         verdict, by = judge.verdict(mutant, nearest(mutant))
         if verdict == "survived" and wide and (more := slower(mutant)):
             verdict, by = judge.verdict(mutant, more)
-        if verdict == "survived" and mutant.name in known:
-            verdict, by = "equivalent", known[mutant.name]
-        verdicts[mutant] = verdict, by
-        said = f"{number}/{len(drawn)} {verdict:10} {mutant.path}:{mutant.line} "
-        print(said + mutant.name.partition(" | ")[2] + (f"  [{by}]" if by else ""), flush=True)
-    return verdicts
+    except BaselineError as failure:
+        return "no baseline", str(failure)
+    return verdict, by
 
 
 def summary(verdicts):
@@ -524,7 +555,7 @@ def summary(verdicts):
     survivors = [m for m, (v, _) in verdicts.items() if v == "survived"]
     print(f"\n{len(survivors)} survived:")
     for m in survivors:
-        print(f"  {m.path}:{m.line} | {m.name.partition(' | ')[2]}")
+        print(f"  {m.path}:{m.line} | {m.change}")
     print("\n| package | changes | noticed | equivalent | survived | share noticed |")
     print("|---|---|---|---|---|---|")
     everything = Counter()

@@ -1,0 +1,92 @@
+"""The changes that `make mutants` makes are changes, are valid Python, and are drawn by seed."""
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    path = ROOT / "benchmarks" / "mutants.py"
+    spec = importlib.util.spec_from_file_location("mutants", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutants"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["mutants"]
+
+
+SOURCE = """
+def share(part, whole=1, *, strict=True):
+    \"\"\"Return part / whole.\"\"\"
+    if strict and whole <= 0:
+        raise ValueError(f"whole is {whole + 1}")
+    total = divide(part, whole) if part else 0.5
+    total += 1e-6
+    check(total)
+    return -total
+"""
+
+
+def test_every_kind_of_change_is_found_and_text_is_left_alone(mutants, monkeypatch, tmp_path):
+    (tmp_path / "share.py").write_text(SOURCE)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    found = [m.change for m in mutants.mutants_of("space", Path("share.py"))]
+    assert found == [
+        "constant | 1 -> 2",
+        "constant | True -> False",
+        "condition | strict and whole <= 0 -> False",
+        "condition | strict and whole <= 0 -> (whole <= 0)",
+        "condition | strict and whole <= 0 -> (strict)",
+        "comparison | whole <= 0 -> (whole < 0)",
+        "comparison | whole <= 0 -> (whole >= 0)",
+        "constant | 0 -> 1",
+        "condition | divide(part, whole) if part else 0.5 -> (divide(part, whole))",
+        "condition | divide(part, whole) if part else 0.5 -> (0.5)",
+        "arguments | divide(part, whole) -> (divide(whole, part))",
+        "constant | 0.5 -> 1.0",
+        "removed | total += 1e-6 -> pass",
+        "operator | total += 1e-6 -> total -= 1e-06",
+        "constant | 1e-6 -> 0.001",
+        "removed | check(total) -> pass",
+        "operator | -total -> (total)",
+    ]
+
+
+def test_samples_are_repeatable_different_by_seed_and_compile(mutants):
+    drawn = mutants.sample(list(mutants.PACKAGES), 120, 1)
+    assert drawn == mutants.sample(list(mutants.PACKAGES), 120, 1)
+    assert drawn != mutants.sample(list(mutants.PACKAGES), 120, 2)
+    assert set(Counter(m.package for m in drawn)) == set(mutants.PACKAGES)
+    assert min(Counter(m.kind for m in drawn).values()) >= 10
+    for mutant in drawn:
+        compile(mutants.mutated(mutant), mutant.path, "exec")
+
+
+def test_every_module_has_tests_of_its_own(mutants):
+    for package in mutants.PACKAGES:
+        for path in mutants.files_of(package):
+            some = mutants.mutants_of(package, path)
+            tests = mutants.nearest(some[0]) if some else []
+            assert not some or [t for t in tests if t.startswith("tests/")], path
+
+
+def test_tests_that_fail_and_tests_that_pass_are_told_apart(mutants, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "test_good.py").write_text("def test_it(): assert True")
+    (tmp_path / "test_bad.py").write_text("def test_it(): assert False")
+    (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)")
+    assert mutants.run_tests(tmp_path, ["test_good.py"], 60)[0] == 0
+    assert mutants.run_tests(tmp_path, ["test_bad.py"], 60)[0] == 1
+    assert mutants.run_tests(tmp_path, ["test_slow.py"], 3)[0] is None
+
+
+def test_known_equivalent_changes_still_exist(mutants):
+    names = {m.name for p in mutants.PACKAGES for f in mutants.files_of(p)
+             for m in mutants.mutants_of(p, f)}  # fmt: skip
+    assert [n for n in mutants.equivalent() if n not in names] == []
