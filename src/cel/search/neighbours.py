@@ -13,7 +13,8 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """Return (distances (n, k), positions (n, k)) of the k nearest rows of `pool`, nearest first.
 
-    Ties go to the earlier row of the pool. At most `chunk` distances exist at a time.
+    For k = 1 the earlier of two rows at the same distance wins; for more neighbours, rows at the
+    same distance come in no particular order. At most `chunk` distances exist at a time.
 
     >>> d, i = nearest(torch.tensor([[0.0]]), torch.tensor([[3.0], [1.0]]))
     >>> float(d), int(i)
