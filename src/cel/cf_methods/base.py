@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cel.cf_methods.parameters import Options, Parameters
+from cel.cf_methods.options import Options
 from cel.cf_methods.prepare import Prepared, prepare, training_data
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.verify import assemble
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
+from cel.parameters import Parameters, check_choices
 from cel.protocols import Need, Scope, Support, Task
 from cel.registry import Registry, did_you_mean
 from cel.result import ExplanationResult
@@ -56,6 +57,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
     _test_params: ClassVar[Mapping[str, Any]] = {}
+    _options: ClassVar[type | None] = Options
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -65,8 +67,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     def __init__(self, model: Any, **options: Unpack[Options]) -> None:
         unknown = sorted(set(options) - set(Options.__annotations__))
         if unknown:
-            known = [*Options.__annotations__, *type(self)._own_parameters()]
-            hint = did_you_mean(unknown[0], known)
+            hint = did_you_mean(unknown[0], self.param_names())
             raise ConfigError(f"{type(self).__name__} has no setting {unknown[0]!r}; {hint}")
         self.model = model
         self.space = options.get("space")
@@ -76,6 +77,9 @@ class BaseCounterfactualMethod(Parameters, ABC):
         self.batch_size = options.get("batch_size")
         self.tolerance = options.get("tolerance", 0.05)
         self.progress = options.get("progress", False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.model).__name__})"
 
     # -- the author's part -------------------------------------------------------------------
 
@@ -88,6 +92,11 @@ class BaseCounterfactualMethod(Parameters, ABC):
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         """Raise `UnsupportedError` for combinations that cannot work."""
+
+    @property
+    def keeps_class(self) -> bool:
+        """Whether every row is to keep its predicted class, whatever target is given."""
+        return False
 
     # -- the user's part ---------------------------------------------------------------------
 
@@ -178,6 +187,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
             and Support.MULTIOUTPUT not in self.supports
         ):
             raise UnsupportedError(f"{who} works for one output, not {view.n_outputs}")
+        check_choices(self)
         self._check(view, space)
 
     def _require_fit(self) -> None:

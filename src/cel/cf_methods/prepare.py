@@ -123,8 +123,9 @@ def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelVi
     bad = ~np.isfinite(x).all(1)
     safe = np.where(bad[:, None], 0.0, x).astype(np.float32)
     y = view.outcome(safe) if len(x) else _no_outcome(view)
-    wanted = _targets(target, y, view, outcome)
-    done = view.achieved(y, wanted) if len(x) else np.zeros(0, dtype=bool)
+    wanted = y if method.keeps_class else _targets(target, y, view, outcome)
+    kept = method.keeps_class or not len(x)
+    done = np.zeros(len(x), dtype=bool) if kept else view.achieved(y, wanted)
     return Prepared(
         x=x, source_ids=ids, y=y, target_values=wanted, bad=bad, done=done & ~bad,
         space=space, pipeline=pipeline, target=outcome,

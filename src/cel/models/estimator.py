@@ -16,10 +16,10 @@ from cel.errors import ConfigError, DataError, NotFittedError, TrainingError
 from cel.models.inputs import FitRows, as_matrix, read_rows, resolve_device, validation_cut
 from cel.models.layers import FrozenModule
 from cel.models.names import MODELS
-from cel.models.params import ParamsMixin
 from cel.models.training.jobs import Job, Outcome
 from cel.models.training.loop import seeded, train
 from cel.models.training.schedule import PREDICTOR_PRESETS, Schedule
+from cel.parameters import Parameters
 from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 
@@ -28,7 +28,7 @@ __all__ = ["PytorchBase"]
 ROWS_AT_ONCE = 65_536
 
 
-class PytorchBase(ParamsMixin, ABC):
+class PytorchBase(Parameters, ABC):
     """An estimator that *has* a torch module, `module_`, built when `fit` knows the shapes.
 
     An author writes `_build` and, where it differs, the loss. Modules see (n, d) rows, or

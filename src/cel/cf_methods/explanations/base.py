@@ -16,9 +16,7 @@ from cel.cf_methods.explanations.cohort import (
     Applied,
     Cohort,
     Learned,
-    at_least,
     hopeless,
-    one_of,
     some_rows,
 )
 from cel.cf_methods.explanations.edits import Price
@@ -28,6 +26,7 @@ from cel.cf_methods.prepare import Prepared, prepare
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
+from cel.parameters import at_least
 from cel.protocols import Need, Task
 from cel.result import ExplanationResult
 from cel.search import Budget, RowStreams
@@ -129,8 +128,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
     # -- machinery ---------------------------------------------------------------------------
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        one_of("fit_split", self.fit_split, ("train", "test"))
-        at_least(1, max_rows=self.max_rows)
+        at_least(self, 1, "max_rows")
 
     def _fit(self, train: TrainRows) -> None:
         self.explanations_: dict[int, GlobalExplanation] = {}

@@ -13,11 +13,10 @@ from cel.cf_methods.explanations.edits import Price
 from cel.cf_methods.explanations.units import Unit
 from cel.cf_methods.explanations.wording import Wording
 from cel.cf_methods.query import Query, TrainRows
-from cel.errors import ConfigError
 from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 
-__all__ = ["Applied", "Cohort", "Learned", "at_least", "hopeless", "one_of", "some_rows"]
+__all__ = ["Applied", "Cohort", "Learned", "hopeless", "some_rows"]
 
 IDS_PER_TARGET = 10_000  # unit ids of target k start at k times this
 
@@ -83,19 +82,6 @@ class Applied:
         """Return no candidate for the rows of `like` (n, d)."""
         none = torch.full((len(like),), -1, dtype=torch.long, device=like.device)
         return cls(x=torch.full_like(like, torch.nan), unit=none, matches=torch.zeros_like(none))
-
-
-def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    """Raise unless a setting has one of the known values."""
-    if value not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-
-
-def at_least(lowest: float, **settings: float | None) -> None:
-    """Raise for settings below the lowest sensible value; None means no limit."""
-    for name, value in settings.items():
-        if value is not None and not value >= lowest:
-            raise ConfigError(f"{name} must be at least {lowest:g}, got {value}")
 
 
 def some_rows(x: Tensor, count: int | None, seed: int) -> Tensor:

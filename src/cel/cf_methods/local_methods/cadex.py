@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query
-from cel.cf_methods.settings import check_positive
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
+from cel.parameters import check_positive
 from cel.protocols import Need, Support
 from cel.search import bisect_to_boundary, gradient_search, row_gradient
 from cel.search.steppers import Adam, State

@@ -11,20 +11,19 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.tangent.category_distances import category_distances
 from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.ladder import climb, descent, restarts, tangents
 from cel.cf_methods.tangent.margins import class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
+from cel.cf_methods.tangent.plausible import DensityDemand
 from cel.cf_methods.tangent.prototypes import nearest_rows
-from cel.cf_methods.tangent.switches import search_with_switches
 from cel.cf_methods.view import ModelView
-from cel.errors import ConfigError
 from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
+from cel.parameters import check_positive, check_shares
 from cel.protocols import Need, Support
 from cel.search import Adam, Found, gradient_search
-from cel.search.gradient import Accept, RowFunction
 from cel.space import FeatureSpace
 
 __all__ = ["PPCEF"]
@@ -104,11 +103,9 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         self.rounds, self.steps, self.lr, self.starts = rounds, steps, lr, starts
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, init=("row", "nearest_plausible"), solver=("auto", "gradient"))
         check_positive(self, "rounds", "steps", "lr", "starts")
         check_positive(self, "alpha", "epsilon", zero=True)
-        if not 0 <= self.quantile <= 1:
-            raise ConfigError(f"PPCEF: quantile must be in [0, 1], got {self.quantile}")
+        check_shares(self, ("quantile",), closed=True)
 
     def _fit(self, train: TrainRows) -> None:
         x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
@@ -126,16 +123,20 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         if not self.alpha:
             return torch.full_like(query.x, torch.nan)
         cost = SeparableCost.around(query.region, l1=0.0, l2=True, change=1.0, center=query.x)
+        demand = self._demand(query)
         problem = NearestPoint(
             query=query,
             cost=cost,
             margins=class_margins(query),
-            accept=self._accept(query),
-            also=(self._plausibility(query),),
+            accept=demand.accept(),
+            also=(demand.surplus,),
         )
         if self.solver == "gradient":
             return self._descend(problem).x
-        return problem.finish(self._search(problem), whole_features=problem.has_categories).x
+        first = tangents(POLISH) if problem.has_categories else descent(self._descend, POLISH)
+        later = [restarts(self._rows(count), 2 * POLISH) for count in (self.starts, MANY)]
+        rungs = [first, *later] if self.init == "row" else later
+        return climb(problem, rungs, exact=False, finish=_finish)
 
     def _levels(self, train: TrainRows) -> DensityLevels:
         """Log-densities of all training rows, those kept for validation included."""
@@ -146,49 +147,14 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             y = np.concatenate([y, ModelView(self.model).outcome(more)])
         return DensityLevels.of(self.gen_model, x, y)
 
-    # -- the two demands ---------------------------------------------------------------------
-
-    def _log_density(self, query: Query) -> RowFunction:
-        return lambda x, rows: self.gen_model.log_prob(x, query.target[rows]).to(x.dtype)
-
-    def _plausibility(self, query: Query) -> RowFunction:
-        """Log-density beyond the threshold, in units of its spread over training rows."""
-        density, level = self._log_density(query), self.threshold_.to(query.x)[query.target]
-
-        def surplus(x: Tensor, rows: Tensor) -> Tensor:
-            return (density(x, rows) - level[rows]) / self.spread_ - 2e-3
-
-        return surplus
-
-    def _accept(self, query: Query) -> Accept:
-        density, level = self._log_density(query), self.threshold_.to(query.x)[query.target]
-
-        def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            seen, ok = query.accept(x, rows)
-            at = ok.nonzero()[:, 0]
-            with torch.no_grad():
-                logp = density(seen[at], rows[at]) if len(at) else seen[at, 0]
-            # Other batch sizes round differently; what is accepted here must hold there.
-            ok[at] = logp >= level[rows[at]] + 1e-4 * self.spread_
-            return seen, ok
-
-        return accept
+    def _demand(self, query: Query) -> DensityDemand:
+        level = self.threshold_.to(query.x)[query.target]
+        return DensityDemand(query=query, density=self.gen_model, level=level, spread=self.spread_)
 
     # -- the search --------------------------------------------------------------------------
 
-    def _search(self, problem: NearestPoint) -> Found:
-        query = problem.query
-        found = Found.nothing(query.x)
-        if self.init == "row" and problem.has_categories:
-            found = search_with_switches(problem, steps=POLISH)
-        elif self.init == "row":
-            found = problem.polish(self._descend(problem), steps=POLISH)
-        for count in (self.starts, MANY):
-            found = problem.restart(found, self._plausible_rows(query, count), steps=2 * POLISH)
-        return found
-
-    def _plausible_rows(self, query: Query, count: int) -> Callable[[Tensor], Tensor]:
-        return lambda rows: self._starts(query.select(rows), count)
+    def _rows(self, count: int) -> Callable[[Query], Tensor]:
+        return lambda query: self._starts(query, count)
 
     def _starts(self, query: Query, count: int) -> Tensor:
         """Return (n, count, d) plausible training rows of the target class, nearest first."""
@@ -218,15 +184,15 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         return found
 
     def _round(self, problem: NearestPoint, start: Tensor, number: int) -> Found:
-        query, density = problem.query, self._log_density(problem.query)
+        query, demand = problem.query, self._demand(problem.query)
         # Rounding to grids and categories costs density, so later rounds ask for some to spare.
         spare = 0.5 * number * self.spread_ if problem.is_discrete else 0.0
-        level = self.threshold_.to(query.x)[query.target] + spare
+        level = demand.level + spare
         alpha = self.alpha * 10.0**number
 
         def loss(x: Tensor, rows: Tensor) -> Tensor:
             margin = probability_margin(query.model.logits(x), query.target[rows])
-            short = density_shortfall(density(x, rows), level[rows])
+            short = density_shortfall(demand.log_density(x, rows), level[rows])
             return safe_norm(x - query.x[rows]) + alpha * (hinge(margin, self.epsilon) + short)
 
         return gradient_search(
@@ -242,3 +208,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             give_up=max(30, self.steps // 3),
             budget=query.budget,
         )
+
+
+def _finish(problem: NearestPoint, found: Found) -> Found:
+    return problem.finish(found, whole_features=problem.has_categories)

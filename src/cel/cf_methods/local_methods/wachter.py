@@ -10,17 +10,16 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.tangent.costs import SeparableCost
-from cel.cf_methods.tangent.margins import class_margin, class_margins
+from cel.cf_methods.tangent.ladder import climb, descent, known_rows, restarts, tangents
+from cel.cf_methods.tangent.margins import accept_within, class_margin, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.starts import other_starts
-from cel.cf_methods.tangent.switches import search_with_switches
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge, squared_error, squared_probability_gap
+from cel.parameters import check_positive
 from cel.protocols import Need, Support, Task
 from cel.search import Adam, Found
-from cel.search.gradient import Accept, RowFunction
+from cel.search.gradient import RowFunction
 from cel.solvers import least_change_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
@@ -92,8 +91,6 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         self.rounds, self.steps, self.lr, self.restarts = rounds, steps, lr, restarts
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, distance=("l1_mad", "l2"), loss=("logit_hinge2", "squared_prob"))
-        check_choice(self, lambda_mode=("search", "fixed"), solver=("auto", "gradient"))
         check_positive(self, "lam", "kappa", "eps", "rounds", "steps", "lr")
 
     def _require_fit(self) -> None:
@@ -146,7 +143,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
         return NearestPoint(
             query=query, cost=self._cost(query), margins=margins,
-            accept=_accept_within(query, eps), aim=0.05 * eps,
+            accept=accept_within(query, eps), aim=0.05 * eps,
         )  # fmt: skip
 
     def _loss(self, query: Query) -> RowFunction:
@@ -163,35 +160,15 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     def _solve(self, problem: NearestPoint, *, thorough: bool = True) -> Answer:
         if self.lambda_mode == "fixed":
             return Answer(x=self._descend(problem, 1).x)
-        infeasible = None
         if self.solver == "gradient":
-            found = self._descend(problem, self.rounds)
-        elif problem.has_closed_form:
-            found, infeasible = problem.closed_form()
-            todo = (~found.ok & ~infeasible).nonzero()[:, 0]
-            found.put_better(todo, self._search(problem.on(todo), thorough))
-            return Answer(x=found.x, infeasible=infeasible)
-        else:
-            found = self._search(problem, thorough)
-        return Answer(x=problem.finish(found).x, infeasible=infeasible)
-
-    def _search(self, problem: NearestPoint, thorough: bool) -> Found:
-        query = problem.query
-        if query.model.task is Task.REGRESSION and query.model.n_outputs > 1:
-            found = self._several_outputs(problem)
-        else:
-            found = search_with_switches(problem, steps=self.steps // 2)
-        train = getattr(self, "train_", None)
-        found = problem.restart(
-            found,
-            lambda rows: other_starts(query.select(rows), train, self.restarts),
-            steps=self.steps // 2,
-        )
-        todo = (~found.ok).nonzero()[:, 0]
-        if thorough and len(todo) and not query.budget.expired:
-            part = problem.on(todo)
-            found.put_better(todo, part.polish(self._descend(part, self.rounds), self.steps // 2))
-        return found
+            return climb(problem, [lambda part: self._descend(part, self.rounds)], exact=False)
+        half, model = self.steps // 2, problem.query.model
+        several = model.task is Task.REGRESSION and model.n_outputs > 1
+        others = known_rows(getattr(self, "train_", None), self.restarts)
+        rungs = [self._several_outputs if several else tangents(half), restarts(others, half)]
+        if thorough:
+            rungs.append(descent(lambda part: self._descend(part, self.rounds), half))
+        return climb(problem, rungs)
 
     def _descend(self, problem: NearestPoint, rounds: int) -> Found:
         return problem.descend(
@@ -216,14 +193,3 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
             steps=20,
             budget=query.budget,
         )
-
-
-def _accept_within(query: Query, eps: float) -> Accept:
-    """Return a test that asks for every output within `eps` of the wanted value."""
-
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen: Tensor = query.region.select(rows).snap(x)
-        miss = (query.model.scores(seen) - query.target[rows]).abs().amax(-1)
-        return seen, miss <= eps * (1 - 1e-4)
-
-    return accept

@@ -9,7 +9,7 @@ from cel.cf_methods.query import MARGIN, Query
 from cel.search.gradient import Accept, RowFunction
 from cel.solvers.least_change import RowOutputs
 
-__all__ = ["AIM", "accept_beyond", "class_margin", "class_margins"]
+__all__ = ["AIM", "accept_beyond", "accept_within", "class_margin", "class_margins"]
 
 AIM = 1.5 * MARGIN  # searches head a little beyond the margin that is asked for
 
@@ -38,5 +38,16 @@ def accept_beyond(query: Query, margin: float) -> Accept:
     def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         seen: Tensor = query.region.select(rows).snap(x)
         return seen, query.model.margin(seen, query.target[rows]) >= margin
+
+    return accept
+
+
+def accept_within(query: Query, eps: float) -> Accept:
+    """Return a test that asks for every output within `eps` of the wanted value."""
+
+    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen: Tensor = query.region.select(rows).snap(x)
+        miss = (query.model.scores(seen) - query.target[rows]).abs().amax(-1)
+        return seen, miss <= eps * (1 - 1e-4)
 
     return accept

@@ -13,6 +13,7 @@ from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.margins import AIM
 from cel.protocols import Task
 from cel.search import (
+    Fista,
     Found,
     bisect_to_boundary,
     gradient_search,
@@ -182,6 +183,21 @@ class NearestPoint:
 
         first = torch.full_like(start[:, 0], weight)
         return search_weight(solve, first, rounds=rounds, budget=budget)
+
+    def fista(self, lr: float, steps: int, *, by_step: bool = True) -> Fista:
+        """Return FISTA that shrinks by the L1 term and stays in the regions.
+
+        Args:
+            lr: first step size.
+            steps: after which it has decayed.
+            by_step: shrink in proportion to the step, as the proximal map does.
+        """
+
+        def shrink(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
+            amount = step if by_step else torch.ones_like(step)
+            return self.query.project(self.cost.prox(x, amount, rows), rows)
+
+        return Fista(lr, steps, prox=shrink)
 
     def polish(self, found: Found, steps: int) -> Found:
         """Improve answers by `tangent`, each with the categories it has."""

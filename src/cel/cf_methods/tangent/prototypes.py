@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["encoded_prototypes", "nearest_rows", "squared_distances"]
+__all__ = ["encoded_prototypes", "kth_nearest", "nearest_rows", "squared_distances"]
 
 CHUNK_VALUES = 2**23
 
@@ -54,6 +54,22 @@ def nearest_rows(
             index = d.argmin(1, keepdim=True) if k == 1 else d.argsort(dim=1, stable=True)[:, :k]
             out[part, :k] = peers[index]
     return out
+
+
+def kth_nearest(
+    x: Tensor,
+    classes: Tensor,
+    pool: Tensor,
+    labels: Tensor,
+    numeric: Tensor,
+    category: Tensor,
+    k: int,
+) -> Tensor:
+    """Return (n, d) the k-th nearest row of a class, the last one there is, or the row itself."""
+    rows = nearest_rows(x, classes, pool, labels, numeric, category.to(x), k)
+    last = (~rows.isnan().any(-1)).sum(1).clamp(min=1) - 1
+    chosen = rows[torch.arange(len(x), device=x.device), last]
+    return torch.where(chosen.isnan(), x, chosen)
 
 
 def encoded_prototypes(

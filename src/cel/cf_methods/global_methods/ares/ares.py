@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import GlobalMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
-from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned, at_least, one_of
+from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
 from cel.cf_methods.explanations.predicates import Item, all_hold
 from cel.cf_methods.global_methods.ares.comparisons import feature_costs
@@ -19,6 +19,7 @@ from cel.cf_methods.global_methods.ares.rule_list import RuleSet, learn_rules
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
+from cel.parameters import at_least
 from cel.space import FeatureSpace
 
 __all__ = ["AReS"]
@@ -124,13 +125,11 @@ class AReS(GlobalMixin, ExplanationMethod):
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
-        one_of("objective", self.objective, ("accuracy", "original"))
-        one_of("then", self.then, ("set", "shift"))
-        at_least(1, max_rules=self.max_rules, max_width=self.max_width, max_groups=self.max_groups)
-        at_least(1, max_changes=self.max_changes, beam=self.beam)
-        at_least(1, max_items=self.max_items, per_change=self.per_change)
-        at_least(2, bins=self.bins)
-        at_least(0, support=self.support, max_outer=self.max_outer)
+        at_least(self, 1, "max_rules", "max_width", "max_groups")
+        at_least(self, 1, "max_changes", "beam")
+        at_least(self, 1, "max_items", "per_change")
+        at_least(self, 2, "bins")
+        at_least(self, 0, "support", "max_outer")
         size = 2 if self.objective == "accuracy" else 4
         if self.weights is not None and len(self.weights) != size:
             raise ConfigError(f"objective {self.objective!r} has {size} weights: {self.weights}")

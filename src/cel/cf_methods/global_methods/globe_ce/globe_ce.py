@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import GlobalMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
-from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned, at_least, one_of
+from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.edits import Price
 from cel.cf_methods.global_methods.globe_ce.best_directions import (
     choose_directions,
@@ -21,6 +21,7 @@ from cel.cf_methods.global_methods.globe_ce.directions import candidate_directio
 from cel.cf_methods.global_methods.globe_ce.path import Directions, Scalars, smallest_scalars
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
+from cel.parameters import at_least
 from cel.protocols import Task
 from cel.search import Budget
 from cel.space import FeatureSpace
@@ -107,11 +108,9 @@ class GLOBECE(GlobalMixin, ExplanationMethod):
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
-        one_of("generator", self.generator, ("hybrid", "random"))
-        one_of("select", self.select, ("scaled", "fixed"))
-        at_least(1, n_directions=self.n_directions, n_sample=self.n_sample, nearby=self.nearby)
-        at_least(1, n_features=self.n_features, grid=self.grid)
-        at_least(0, power=self.power, magnitude=self.magnitude, bisections=self.bisections)
+        at_least(self, 1, "n_directions", "n_sample", "nearby")
+        at_least(self, 1, "n_features", "grid")
+        at_least(self, 0, "power", "magnitude", "bisections")
 
     # -- regression: one explanation for rising, one for falling -----------------------------
 

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from cel.cf_methods.base import GroupMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
-from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned, at_least, one_of
+from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
 from cel.cf_methods.explanations.predicates import Item, all_hold
 from cel.cf_methods.explanations.units import Unit
-from cel.cf_methods.group_methods.glance.actions import CHOICES, join_edits
-from cel.cf_methods.group_methods.glance.centroids import GENERATORS
+from cel.cf_methods.group_methods.glance.actions import join_edits
 from cel.cf_methods.group_methods.glance.groups import Group, solve_groups
 from cel.cf_methods.group_methods.glance.subgroups import Leaf, solve_tree
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
+from cel.parameters import at_least
 from cel.space import FeatureSpace
 
 __all__ = ["GLANCE"]
@@ -120,13 +120,9 @@ class GLANCE(GroupMixin, ExplanationMethod):
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
-        one_of("generator", self.generator, GENERATORS)
-        one_of("choice", self.choice, CHOICES)
-        one_of("select", self.select, ("merge", "greedy"))
-        one_of("variant", self.variant, ("clusters", "tree"))
-        at_least(1, n_actions=self.n_actions, initial_clusters=self.initial_clusters)
-        at_least(1, n_local=self.n_local, node_actions=self.node_actions)
-        at_least(2, child_count=self.child_count)
+        at_least(self, 1, "n_actions", "initial_clusters")
+        at_least(self, 1, "n_local", "node_actions")
+        at_least(self, 2, "child_count")
         if self.generator == "gradient" and not model.differentiable:
             raise UnsupportedError("generator 'gradient' needs logits(); use 'nun' or 'random'")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import GroupMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
-from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned, at_least, one_of
+from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.units import GlobalExplanation
 from cel.cf_methods.group_methods.tcrex.boxes import Surrogates
 from cel.cf_methods.group_methods.tcrex.completion import Completion, Order, complete
@@ -18,6 +18,7 @@ from cel.cf_methods.group_methods.tcrex.learning import Learnt, actionable_views
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
+from cel.parameters import at_least
 from cel.protocols import Task
 from cel.search import Budget
 from cel.space import FeatureSpace
@@ -126,13 +127,10 @@ class TCREx(GroupMixin, ExplanationMethod):
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
-        one_of("completion", self.completion, ("clip", "interior", "donor"))
-        one_of("order", self.order, ("gain", "difference"))
-        one_of("groups", self.groups, ("rule", "metarule"))
-        at_least(1, n_trees=self.n_trees, n_rules=self.n_rules, max_donors=self.max_donors)
-        at_least(1, max_rules=self.max_rules)
-        at_least(0, confidence=self.confidence)
-        at_least(2, max_leaf_nodes=self.max_leaf_nodes)
+        at_least(self, 1, "n_trees", "n_rules", "max_donors")
+        at_least(self, 1, "max_rules")
+        at_least(self, 0, "confidence")
+        at_least(self, 2, "max_leaf_nodes")
         for name in ("tau", "rho", "tau_floor"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be in (0, 1], got {getattr(self, name)}")

@@ -28,7 +28,7 @@ from cel.cf_methods.local_methods.artelt.programs import (
 from cel.cf_methods.local_methods.artelt.scp import sequential
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
-from cel.errors import ConfigError, UnsupportedError
+from cel.errors import UnsupportedError
 from cel.protocols import Need
 from cel.solvers.admm import INFEASIBLE, UNDECIDED, Programs, Solution, solve_programs
 from cel.solvers.ellipsoid import Ellipsoids
@@ -114,18 +114,6 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         self.solver, self.max_iter = solver, max_iter
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        allowed = {
-            "norm": ("l1", "l2"),
-            "weights": ("unit", "mad"),
-            "radius": ("paper", "reference"),
-            "criterion": ("bic", "cv"),
-            "categories": ("search", "fixed", "modal"),
-            "extension": (None, "scp"),
-            "solver": ("admm", "clarabel"),
-        }
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ConfigError(f"{name}={getattr(self, name)!r}; use one of {values}")
         who = type(self.model).__name__
         if model.linear() is None and self.extension is None:
             raise UnsupportedError(

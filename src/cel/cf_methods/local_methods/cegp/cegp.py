@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
-import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.cegp.guidance import accept_guided, distance_cost, pulled
+from cel.cf_methods.local_methods.cegp.guidance import (
+    accept_guided,
+    distance_cost,
+    encoded_pull,
+    logit_margin,
+    pulled,
+    rebuilt,
+    shortfall,
+    summed,
+)
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.tangent.autoencoder import LinearAutoencoder
 from cel.cf_methods.tangent.category_distances import category_distances
 from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.ladder import climb, descent, tangents
 from cel.cf_methods.tangent.margins import AIM, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.prototypes import encoded_prototypes, nearest_rows
-from cel.cf_methods.tangent.switches import search_with_switches
+from cel.cf_methods.tangent.prototypes import kth_nearest
 from cel.cf_methods.view import ModelView
-from cel.errors import ConfigError
-from cel.objectives import hinge, probability_margin, reconstruction_error
+from cel.parameters import check_positive, check_shares
 from cel.protocols import Need, Support
-from cel.search import Fista, Found
+from cel.search import Found
 from cel.search.gradient import RowFunction
 from cel.space import FeatureSpace
 
@@ -112,16 +117,11 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         self.max_iter, self.lr = max_iter, lr
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, prototypes=("kdtree", "encoder"), rank=("distance", "objective"))
-        check_choice(self, category_distance=("abdm", "mvdm", "hamming"))
         check_positive(self, "c_init", "c_steps", "max_iter", "lr")
         check_positive(self, "theta", "beta", "gamma", "kappa", "trust", zero=True)
         if self.k is not None:
             check_positive(self, "k")
-        if self.kappa >= 1:
-            raise ConfigError(
-                f"CEGP: kappa is a margin of probabilities below 1, got {self.kappa}"
-            )
+        check_shares(self, ("kappa",))
 
     def _fit(self, train: TrainRows) -> None:
         self.distances_ = category_distances(
@@ -142,42 +142,30 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             cost=replace(cost, extra=self._extra(query)),
             margins=class_margins(query),
             accept=accept_guided(query, self.kappa, self.trust, old, new),
-            aim=AIM + _logit(self.kappa),
+            aim=AIM + logit_margin(self.kappa),
         )
         if self.rank == "objective" or not self.theta:
-            found, infeasible = self._cheapest(problem)
-            return Answer(x=found.x, infeasible=infeasible)
+            slow = descent(self._cheapest, 50)
+            rungs = [slow] if problem.cost.extra is not None else [tangents(50), slow]
+            return climb(problem, rungs, finish=lambda _, found: found)
         plain = replace(problem, cost=near)
         found = plain.restart(self._enter(problem, near), lambda rows: new[rows][:, None], steps=0)
         return Answer(x=plain.finish(found, whole_features=False).x)
 
     def _prototypes(self, query: Query, classes: Tensor, k: int) -> Tensor:
         """Return (n, d) the k-th nearest training row of a class, or the row itself if none is."""
-        rows = nearest_rows(
-            query.x, classes, self.train_.x, self.train_.y, query.region.layout.numeric,
-            self.distances_.to(query.x), k,
-        )  # fmt: skip
-        last = (~rows.isnan().any(-1)).sum(1).clamp(min=1) - 1
-        chosen = rows[query.rows(), last]
-        return torch.where(chosen.isnan(), query.x, chosen)
+        train, numeric = self.train_, query.region.layout.numeric
+        return kth_nearest(query.x, classes, train.x, train.y, numeric, self.distances_, k)
 
     def _extra(self, query: Query) -> RowFunction | None:
         """Return the terms of the objective that have no closed form."""
         terms: list[RowFunction] = []
         if self.theta and self.prototypes == "encoder":
             encode = self.encoder or self.linear_ae_.encode
-            with torch.no_grad():
-                pool, codes = encode(self.train_.x.to(query.x)), encode(query.x)
-                labels = self.train_.y.to(query.x.device)
-                goal = encoded_prototypes(codes, query.target, pool, labels, self.k)
-                goal = torch.where(goal.isnan(), codes, goal)
-            terms.append(lambda x, rows: self.theta * reconstruction_error(encode(x), goal[rows]))
+            terms.append(encoded_pull(query, self.train_, encode, self.theta, self.k))
         if self.gamma:
-            rebuild = self.autoencoder or self.linear_ae_
-            terms.append(lambda x, rows: self.gamma * reconstruction_error(x, rebuild(x)))
-        if not terms:
-            return None
-        return lambda x, rows: torch.stack([term(x, rows) for term in terms]).sum(0)
+            terms.append(rebuilt(self.autoencoder or self.linear_ae_, self.gamma))
+        return summed(terms) if terms else None
 
     # -- the search --------------------------------------------------------------------------
 
@@ -202,18 +190,9 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         rounds: int,
         stop_at_first: bool,
     ) -> Found:
-        query, cost = problem.query, problem.cost
-
-        def short(x: Tensor, rows: Tensor) -> Tensor:
-            margin = probability_margin(query.model.logits(x), query.target[rows])
-            return hinge(margin, self.kappa + AIM)
-
-        def shrink(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
-            return query.project(cost.prox(x, step, rows), rows)
-
         return problem.descend(
-            short,
-            stepper=Fista(self.lr, self.max_iter, prox=shrink),
+            shortfall(problem.query, self.kappa + AIM),
+            stepper=problem.fista(self.lr, self.max_iter),
             weight=c,
             rounds=rounds,
             steps=self.max_iter,
@@ -222,26 +201,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             stop_at_first=stop_at_first,
         )
 
-    def _cheapest(self, problem: NearestPoint) -> tuple[Found, Tensor | None]:
-        """Return the minimum of the whole objective."""
-        query, infeasible = problem.query, None
-        if problem.has_closed_form:
-            found, infeasible = problem.closed_form()
-        elif problem.cost.extra is None:
-            found = search_with_switches(problem, steps=50)
-        else:
-            found = Found.nothing(query.x)
-        todo = ~found.ok if infeasible is None else ~found.ok & ~infeasible
-        rows = todo.nonzero()[:, 0]
-        if len(rows) and not query.budget.expired:
-            part = problem.on(rows)
-            other = self._descend(
-                part, part.cost.value, self.c_init, rounds=self.c_steps, stop_at_first=False
-            )
-            found.put_better(rows, part.polish(other, steps=50))
-        return found, infeasible
-
-
-def _logit(kappa: float) -> float:
-    """Return the margin in logits that equals a margin of probabilities of two classes."""
-    return math.log((1 + kappa) / (1 - kappa))
+    def _cheapest(self, problem: NearestPoint) -> Found:
+        """Descend the whole objective, with c bracketed and bisected."""
+        rank = problem.cost.value
+        return self._descend(problem, rank, self.c_init, rounds=self.c_steps, stop_at_first=False)

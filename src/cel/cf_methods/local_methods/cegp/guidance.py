@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from cel.cf_methods.query import MARGIN, Query
+from cel.cf_methods.query import MARGIN, Query, TrainRows
 from cel.cf_methods.tangent.costs import SeparableCost
-from cel.objectives import probability_margin
-from cel.search.gradient import Accept
+from cel.cf_methods.tangent.prototypes import encoded_prototypes
+from cel.objectives import hinge, probability_margin, reconstruction_error
+from cel.search.gradient import Accept, RowFunction
 
-__all__ = ["accept_guided", "distance_cost", "pulled"]
+__all__ = [
+    "accept_guided",
+    "distance_cost",
+    "encoded_pull",
+    "logit_margin",
+    "pulled",
+    "rebuilt",
+    "shortfall",
+    "summed",
+]
 
 
 def distance_cost(query: Query, beta: float, apart: Tensor) -> SeparableCost:
@@ -53,3 +65,42 @@ def accept_guided(
         return seen, ok
 
     return accept
+
+
+def encoded_pull(
+    query: Query,
+    train: TrainRows,
+    encode: Callable[[Tensor], Tensor],
+    theta: float,
+    k: int | None,
+) -> RowFunction:
+    """Return `theta |enc(x) - prototype|^2` with prototypes of the target class in code space."""
+    with torch.no_grad():
+        pool, codes = encode(train.x.to(query.x)), encode(query.x)
+        goal = encoded_prototypes(codes, query.target, pool, train.y.to(query.x.device), k)
+        goal = torch.where(goal.isnan(), codes, goal)
+    return lambda x, rows: theta * reconstruction_error(encode(x), goal[rows])
+
+
+def shortfall(query: Query, aim: float) -> RowFunction:
+    """Return by how much the margin of probabilities misses `aim`."""
+
+    def short(x: Tensor, rows: Tensor) -> Tensor:
+        return hinge(probability_margin(query.model.logits(x), query.target[rows]), aim)
+
+    return short
+
+
+def rebuilt(again: Callable[[Tensor], Tensor], gamma: float) -> RowFunction:
+    """Return `gamma |x - AE(x)|^2`."""
+    return lambda x, rows: gamma * reconstruction_error(x, again(x))
+
+
+def summed(terms: Sequence[RowFunction]) -> RowFunction:
+    """Return the sum of row functions."""
+    return lambda x, rows: torch.stack([term(x, rows) for term in terms]).sum(0)
+
+
+def logit_margin(kappa: float) -> float:
+    """Return the margin in logits that equals a margin of probabilities of two classes."""
+    return math.log((1 + kappa) / (1 - kappa))

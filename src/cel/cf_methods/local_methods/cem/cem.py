@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
@@ -13,25 +12,23 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.cem.information import adding, no_information, removing
-from cel.cf_methods.prepare import prepare
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.tangent.autoencoder import LinearAutoencoder
 from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.ladder import climb, descent, known_rows, restarts, tangents
 from cel.cf_methods.tangent.margins import AIM, accept_beyond, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.starts import other_starts
-from cel.cf_methods.tangent.switches import search_with_switches
-from cel.cf_methods.verify import assemble
 from cel.cf_methods.view import ModelView
 from cel.errors import DataError, NotFittedError
 from cel.objectives import hinge, reconstruction_error
+from cel.parameters import check_positive
 from cel.protocols import Need, Support
-from cel.result import ExplanationResult
-from cel.search import Budget, Fista, Found
+from cel.search import Found
 from cel.space import FeatureSpace
 
 __all__ = ["CEM"]
+
+STEPS = 50  # tangents of one search
 
 
 class CEM(LocalMixin, BaseCounterfactualMethod):
@@ -105,7 +102,6 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         self.max_iter, self.lr, self.restarts = max_iter, lr, restarts
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, mode=("PN", "PP"), threshold=("prox", "paper"))
         check_positive(self, "c_init", "c_steps", "max_iter", "lr")
         check_positive(self, "kappa", "beta", "gamma", "restarts", zero=True)
 
@@ -123,33 +119,20 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         if self.gamma and self.autoencoder is None:
             self.autoencoder_ = LinearAutoencoder(train.x)
 
-    def explain(self, X: Any, target: Any = None) -> ExplanationResult:
-        """Return one outcome per row of `X`; in mode "PP" every row keeps its predicted class."""
-        if self.mode != "PP":
-            return super().explain(X, target)
-        view = self._view(Budget(self.time_limit))
-        given = prepare(self, X, 0, view)
-        keep = replace(given, target_values=given.y, done=np.zeros(len(given.x), dtype=bool))
-        self._refuse(view, keep.space)
-        self._require_fit()
-        started = time.perf_counter()
-        answers = self._answer_in_batches(keep, view)
-        self._synchronise()
-        seconds = {"fit": getattr(self, "fit_seconds_", 0.0)}
-        seconds["explain"] = time.perf_counter() - started
-        return assemble(self, keep, answers, view, seconds)
+    @property
+    def keeps_class(self) -> bool:
+        """Whether rows keep their predicted class: that is what a pertinent positive is."""
+        return self.mode == "PP"
 
     def _explain(self, query: Query) -> Answer:
         query, center = self._sides(query)
         problem = self._problem(query, center)
         if self.threshold == "paper":
             return Answer(x=self._descend(problem).x)
-        if problem.has_closed_form:
-            found, infeasible = problem.closed_form()
-            todo = (~found.ok & ~infeasible).nonzero()[:, 0]
-            found.put_better(todo, self._search(problem.on(todo)))
-            return Answer(x=found.x, infeasible=infeasible)
-        return Answer(x=self._search(problem).x)
+        others = restarts(known_rows(getattr(self, "train_", None), self.restarts), STEPS)
+        slow = descent(self._descend, STEPS)
+        plain = problem.cost.extra is None
+        return climb(problem, [tangents(STEPS), others, slow] if plain else [slow, others])
 
     # -- the problem -------------------------------------------------------------------------
 
@@ -190,35 +173,10 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
 
     # -- the search --------------------------------------------------------------------------
 
-    def _search(self, problem: NearestPoint) -> Found:
-        query = problem.query
-        found = Found.nothing(query.x)
-        if problem.cost.extra is None:
-            found = problem.restart(
-                search_with_switches(problem, steps=50), self._starts(query), steps=50
-            )
-        todo = (~found.ok).nonzero()[:, 0]
-        if len(todo) and not query.budget.expired:
-            part = problem.on(todo)
-            found.put_better(todo, part.polish(self._descend(part), steps=50))
-            if problem.cost.extra is not None:
-                found = problem.restart(found, self._starts(query), steps=50)
-        return problem.finish(found)
-
-    def _starts(self, query: Query) -> Callable[[Tensor], Tensor]:
-        train = getattr(self, "train_", None)
-        return lambda rows: other_starts(query.select(rows), train, self.restarts)
-
     def _descend(self, problem: NearestPoint) -> Found:
-        cost, project = problem.cost, problem.query.project
-
-        def shrink(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
-            amount = torch.ones_like(step) if self.threshold == "paper" else step
-            return project(cost.prox(x, amount, rows), rows)
-
         return problem.descend(
             lambda x, rows: hinge(problem.margin(x, rows), problem.aim),
-            stepper=Fista(self.lr, self.max_iter, prox=shrink),
+            stepper=problem.fista(self.lr, self.max_iter, by_step=self.threshold == "prox"),
             weight=self.c_init,
             rounds=self.c_steps,
             steps=self.max_iter,

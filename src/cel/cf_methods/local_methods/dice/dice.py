@@ -96,12 +96,6 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
         self.max_iter, self.patience = max_iter, patience
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        if self.method not in TOTAL:
-            raise ConfigError(f"unknown method {self.method!r}; use one of {', '.join(TOTAL)}")
-        if self.diversity not in ("dpp", "logdet", "avg_dist"):
-            raise ConfigError(f"unknown diversity {self.diversity!r}; use dpp, logdet or avg_dist")
-        if self.select not in ("closest", "first"):
-            raise ConfigError(f"unknown select {self.select!r}; use 'closest' or 'first'")
         if self.method == "gradient" and not model.differentiable:
             raise UnsupportedError(
                 f"DiCE(method='gradient') needs gradients; {type(self.model).__name__} has no "

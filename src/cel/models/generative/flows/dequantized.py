@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from cel.errors import MissingInputError
 from cel.models.base import GenerativePytorchMixin, Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.flows.bijections import Affine
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees
 from cel.models.generative.noise import normal_bank
+from cel.parameters import check_positive, check_shares
 from cel.preprocessing.dequantization_variational import VariationalDequantizer
 from cel.space import FeatureSpace
 
@@ -75,7 +75,8 @@ class DequantizedFlow(GenerativePytorchMixin):
                 "DequantizedFlow must know which columns are discrete; pass space=..."
             )
         sizes = ("transforms", "hidden", "n_hidden", "samples", "limit")
-        check_settings(self, positive=sizes, shares=("tail",))
+        check_positive(self, *sizes)
+        check_shares(self, ("tail",))
         flow = Flow(
             autoregressive_degrees(self.transforms, n_in),
             Affine(self.limit),

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Unpack
 from torch import Tensor, nn
 
 from cel.models.base import GenerativePytorchMixin, Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.flows.bijections import Affine, Bijection, Shift, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
+from cel.parameters import check_positive, check_shares
 
 __all__ = ["NICE", "MaskedAutoregressiveFlow", "NeuralSplineFlow", "RealNVP"]
 
@@ -53,7 +53,8 @@ class _FlowEstimator(GenerativePytorchMixin):
         coupling: bool = False,
         diagonal: bool = False,
     ) -> Flow:
-        check_settings(self, positive=("transforms", "hidden", "n_hidden"), shares=("tail",))
+        check_positive(self, "transforms", "hidden", "n_hidden")
+        check_shares(self, ("tail",))
         degrees = coupling_degrees if coupling else autoregressive_degrees
         return Flow(
             degrees(self.transforms, n_in),
@@ -211,5 +212,5 @@ class NeuralSplineFlow(_FlowEstimator):
         self.bins, self.bound = bins, bound
 
     def _build(self, n_in: int, n_out: int) -> Flow:
-        check_settings(self, positive=("bins", "bound"))
+        check_positive(self, "bins", "bound")
         return self._flow(n_in, n_out, Spline(self.bins, self.bound))

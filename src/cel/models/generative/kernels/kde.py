@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from cel.errors import ConfigError
 from cel.models.base import Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.closed_form import ClosedFormDensity
 from cel.models.generative.kernels.bandwidth import KernelShape, choose_kernel
 from cel.models.generative.kernels.kernel_net import KernelNet
 from cel.models.inputs import FitRows
+from cel.parameters import check_positive, check_shares
 from cel.registry import did_you_mean
 
 __all__ = ["KDE"]
@@ -96,13 +96,14 @@ class KDE(ClosedFormDensity):
         return tuple(f.columns for f in features)
 
     def _check(self) -> None:
-        check_settings(self, positive=("floor",), shares=("background",))
+        check_positive(self, "floor")
+        check_shares(self, ("background",))
         if isinstance(self.bandwidth, str):
             if self.bandwidth not in RULES:
                 hint = did_you_mean(self.bandwidth, RULES)
                 raise ConfigError(f"unknown bandwidth {self.bandwidth!r}; {hint}, or a number")
         else:
-            check_settings(self, positive=("bandwidth",))
+            check_positive(self, "bandwidth")
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"n_rows_": self.n_rows_}

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from cel.errors import ConfigError, MissingInputError
 from cel.models.base import GenerativePytorchMixin, Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.flows.bijections import Affine, Bijection, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees
@@ -16,6 +15,7 @@ from cel.models.generative.mixed.categorical import CategoricalNet
 from cel.models.generative.mixed.choices import Choices
 from cel.models.generative.mixed.mixed_net import MixedNet
 from cel.models.training.schedule import FLOW_PRESETS, Schedule
+from cel.parameters import check_positive, check_shares
 from cel.registry import did_you_mean
 
 __all__ = ["MixedDensity"]
@@ -90,7 +90,8 @@ class MixedDensity(GenerativePytorchMixin):
         if self.flow not in kinds:
             raise ConfigError(f"unknown flow {self.flow!r}; {did_you_mean(self.flow, kinds)}")
         sizes = ("transforms", "hidden", "n_hidden")
-        check_settings(self, positive=sizes, shares=("tail", "floor", "dropout"))
+        check_positive(self, *sizes)
+        check_shares(self, ("tail", "floor", "dropout"))
         choices = Choices(self.space_, self.max_levels)
         seen = n_out + sum(choices.sizes)
         law = self._law(choices, n_out) if choices.sizes else None

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from cel.errors import ConfigError
 from cel.models.base import Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.closed_form import ClosedFormDensity
 from cel.models.generative.mixtures.mixture_net import MixtureNet
 from cel.models.inputs import FitRows
+from cel.parameters import check_positive, check_shares
 
 __all__ = ["GMM"]
 
@@ -127,7 +127,8 @@ class GMM(ClosedFormDensity):
 
     def _check(self) -> None:
         positive = ("n_components", "floor", "n_init")
-        check_settings(self, positive=positive, shares=("background",))
+        check_positive(self, *positive)
+        check_shares(self, ("background",))
         for name, known in (("select", ("bic", "fixed")), ("covariance", ("full", "diag"))):
             if getattr(self, name) not in known:
                 raise ConfigError(f"unknown {name} {getattr(self, name)!r}; use one of {known}")

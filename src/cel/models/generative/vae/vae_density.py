@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from cel.errors import DataError
 from cel.models.base import GenerativePytorchMixin, Options
-from cel.models.generative._checks import check_settings
 from cel.models.generative.vae.vae_net import VAENet
 from cel.models.inputs import FitRows
 from cel.models.training.schedule import FLOW_PRESETS, Schedule
+from cel.parameters import check_positive
 from cel.space import FeatureSpace
 
 __all__ = ["VAE"]
@@ -75,7 +75,7 @@ class VAE(GenerativePytorchMixin):
             self.context_kind_ = "none"
 
     def _build(self, n_in: int, n_out: int) -> VAENet:
-        check_settings(self, positive=("latent", "samples", "noise"))
+        check_positive(self, "latent", "samples", "noise")
         space = self.space_ if self.space_ is not None else FeatureSpace.continuous(n_in)
         return VAENet(
             space,

@@ -1,0 +1,56 @@
+"""The demand that an answer is as probable as real rows of its class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import Query
+from cel.search.gradient import Accept
+
+__all__ = ["DensityDemand"]
+
+SPARE = 2e-3  # searches head a little beyond the level, in units of the spread
+ROUNDING = 1e-4  # other batch sizes round differently; what is accepted here must hold there
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DensityDemand:
+    """At least a level of log-density under the density of the wanted class.
+
+    Attributes:
+        query: rows and targets.
+        density: has `log_prob(x, classes)`.
+        level: (n,) least log-density of every row's answer.
+        spread: standard deviation of log-densities over training rows, the unit of surpluses.
+    """
+
+    query: Query
+    density: Any
+    level: Tensor
+    spread: float
+
+    def log_density(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return log p(x | wanted class), shape (a,)."""
+        out: Tensor = self.density.log_prob(x, self.query.target[rows]).to(x.dtype)
+        return out
+
+    def surplus(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the log-density beyond the level, in units of the spread."""
+        return (self.log_density(x, rows) - self.level[rows]) / self.spread - SPARE
+
+    def accept(self) -> Accept:
+        """Return the test of the query with this demand added."""
+
+        def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            seen, ok = self.query.accept(x, rows)
+            at = ok.nonzero()[:, 0]
+            with torch.no_grad():
+                logp = self.log_density(seen[at], rows[at]) if len(at) else seen[at, 0]
+            ok[at] = logp >= self.level[rows[at]] + ROUNDING * self.spread
+            return seen, ok
+
+        return accept
