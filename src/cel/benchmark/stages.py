@@ -178,7 +178,7 @@ class Workbench:
             return
         cls = method_class(cell.method.method)
         extra = {"gen_model": self.density()} if Need.DENSITY in cls.needs else {}
-        if "levels" in cls._own_parameters():
+        if "levels" in cls.param_names():
             extra["levels"] = self.levels()
         options: dict[str, Any] = {
             "random_state": seed_of(cell.explain_key, "explain"),
