@@ -315,7 +315,7 @@ def test_wrong_use_is_refused(name):
     model = two_classes([8.0, 0, 0], -4.0)
     with pytest.raises(NotFittedError):
         make(name, model, space=FeatureSpace.continuous(3)).explain(X, 1)
-    with pytest.raises(ConfigError, match="fit_split must be one of 'train', 'test'"):
+    with pytest.raises(ConfigError, match="fit_split='valid' is unknown"):
         make(name, model, fit_split="valid").fit(X)
     with pytest.raises(ConfigError, match="max_rows must be at least 1"):
         make(name, model, max_rows=0).fit(X)
