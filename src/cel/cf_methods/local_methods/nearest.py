@@ -9,11 +9,11 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.view import ModelView
+from cel.parameters import check_positive
 from cel.protocols import Need
 from cel.search.boundary import Test
-from cel.search.pool import DISTANCES, Distance, Neighbours, Pool
+from cel.search.pool import Distance, Neighbours, Pool
 from cel.space import FeatureSpace
 
 __all__ = ["NearestInstance"]
@@ -66,7 +66,6 @@ class NearestInstance(LocalMixin, BaseCounterfactualMethod):
         self.diverse, self.slack = diverse, slack
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, distance=DISTANCES)
         check_positive(self, "k")
         check_positive(self, "slack", zero=True)
 

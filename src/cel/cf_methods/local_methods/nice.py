@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.view import ModelView
+from cel.parameters import check_positive
 from cel.protocols import Need
 from cel.search import bisect_to_boundary, revert_features
 from cel.search.gradient import RowFunction
 from cel.search.introduce import introduce_features
-from cel.search.pool import DISTANCES, Distance, Neighbours, Pool
+from cel.search.pool import Distance, Neighbours, Pool
 from cel.space import FeatureSpace
 
 __all__ = ["NICE"]
@@ -87,7 +87,6 @@ class NICE(LocalMixin, BaseCounterfactualMethod):
         self.gen_model, self.autoencoder = gen_model, autoencoder
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, reward=REWARDS, distance=DISTANCES)
         check_positive(self, "donors")
 
     def _fit(self, train: TrainRows) -> None:
