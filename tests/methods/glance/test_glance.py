@@ -332,5 +332,5 @@ def test_wrong_settings_are_refused():
         ).fit(X).explanation(1)  # fmt: skip
     with pytest.raises(UnsupportedError, match="needs logits"):
         GLANCE(Scores(mixed_score), space=MIXED, generator="gradient").fit(X)
-    with pytest.raises(ConfigError, match="choice must be one of"):
+    with pytest.raises(ConfigError, match="choice='best' is unknown"):
         GLANCE(Scores(mixed_score), space=MIXED, choice="best").fit(X)

@@ -118,7 +118,8 @@ class ExplanationMethod(BaseCounterfactualMethod):
         key = self._key_of(torch.as_tensor(one.target_values), torch.as_tensor(one.y))
         return self._explanation(int(key[0]), view.budget)
 
-    def _assign(self, explanation: GlobalExplanation, X: Any, target: Any) -> ExplanationResult:
+    def assign(self, explanation: GlobalExplanation, X: Any, target: Any) -> ExplanationResult:
+        """Give every row its unit of an explanation; see `GlobalExplanation.assign`."""
         user = copy.copy(self)
         user.fit_split = "train"
         user.explanations_ = {explanation.key: explanation}

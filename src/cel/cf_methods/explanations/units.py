@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cel.cf_methods.explanations.wording import Term, plain
 from cel.errors import ConfigError
@@ -14,7 +14,6 @@ from cel.errors import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cel.cf_methods.explanations.base import ExplanationMethod
     from cel.result import ExplanationResult
 
 __all__ = ["GlobalExplanation", "Unit"]
@@ -77,6 +76,13 @@ class Unit:
         }
 
 
+class Assigner(Protocol):
+    """Gives rows the units of an explanation it made."""
+
+    def assign(self, explanation: GlobalExplanation, X: Any, target: Any) -> ExplanationResult:
+        """Return one outcome per row of `X`."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GlobalExplanation:
     """What a global or group method has to say about one target.
@@ -111,7 +117,7 @@ class GlobalExplanation:
     logs: Mapping[str, Any] = field(default_factory=dict)
     key: int = 0
     state: Any = None
-    owner: ExplanationMethod | None = None
+    owner: Assigner | None = None
 
     def __len__(self) -> int:
         return len(self.units)
@@ -141,7 +147,7 @@ class GlobalExplanation:
         """
         if self.owner is None:
             raise ConfigError("this explanation has lost its method; keep the fitted method")
-        return self.owner._assign(self, X, target)
+        return self.owner.assign(self, X, target)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per unit, in original units."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -37,10 +38,29 @@ from cel.cf_methods.global_methods.ares.triples import (
     shifted_changes,
 )
 
-if TYPE_CHECKING:
-    from cel.cf_methods.global_methods.ares import AReS
+__all__ = ["RuleSet", "RuleSettings", "learn_rules", "rule_objective"]
 
-__all__ = ["RuleSet", "learn_rules", "rule_objective"]
+
+class RuleSettings(Protocol):
+    """Settings of AReS that learning looks at."""
+
+    max_rules: int
+    max_width: int
+    max_groups: int
+    max_changes: int
+    objective: Literal["accuracy", "original"]
+    weights: tuple[float, ...] | None
+    bins: int
+    then: Literal["set", "shift"]
+    beam: int
+    support: float
+    outer_length: int
+    max_outer: int
+    max_items: int
+    per_change: int
+    feature_costs: Mapping[str, float] | None
+    comparisons: Sequence[tuple[str, str]] | None
+    default_rule: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,27 +75,27 @@ class RuleSet:
     reason: str | None = None
 
 
-def learn_rules(method: AReS, problem: Cohort) -> RuleSet:
+def learn_rules(settings: RuleSettings, problem: Cohort) -> RuleSet:
     """Run all steps of AReS for one target."""
-    changes, conditions, cut = _changes(method, problem)
+    changes, conditions, cut = _changes(settings, problem)
     outer = outer_conditions(
         conditions,
-        support=method.support,
-        length=method.outer_length,
-        limit=method.max_outer,
+        support=settings.support,
+        length=settings.outer_length,
+        limit=settings.max_outer,
     )
     triples = build_triples(
         changes,
         conditions,
         outer,
-        width=method.max_width,
-        penalty=_penalty(method),
-        per_change=method.per_change,
+        width=settings.max_width,
+        penalty=_penalty(settings),
+        per_change=settings.per_change,
     )
     cut += ["subgroups"] if outer.cut else []
     logs: dict[str, Any] = {"changes": len(changes.sets), "triples": len(triples)}
     logs["subgroups"] = len(outer.items)
-    chosen, value, unfinished = _choose(method, problem, triples, changes)
+    chosen, value, unfinished = _choose(settings, problem, triples, changes)
     cut += ["exchange"] if unfinished else []
     logs |= {"cut": cut, "objective": value}
     if not chosen:
@@ -85,17 +105,17 @@ def learn_rules(method: AReS, problem: Cohort) -> RuleSet:
         nothing = Edits.nothing(0, problem.query.x)
         return RuleSet(edits=nothing, cut=cut, logs=logs, reason=reason)
     rules = [(*outer.items[triples.outer[i]], *triples.inner[i]) for i in chosen]
-    return _rule_set(method, problem, triples, changes, chosen, rules, logs)
+    return _rule_set(settings, problem, triples, changes, chosen, rules, logs)
 
 
 def _choose(
-    method: AReS, problem: Cohort, triples: Triples, changes: Changes
+    settings: RuleSettings, problem: Cohort, triples: Triples, changes: Changes
 ) -> tuple[list[int], float, bool]:
     """Return (chosen triples, best first; their objective; whether the search was cut short)."""
     if not len(triples):
         return [], 0.0, False
-    limits = RuleLimits(rules=method.max_rules, groups=method.max_groups)
-    function = rule_objective(method, problem, triples, changes)
+    limits = RuleLimits(rules=settings.max_rules, groups=settings.max_groups)
+    function = rule_objective(settings, problem, triples, changes)
     chosen, unfinished = exchange(function, lazy_greedy(function, limits), limits)
     at = np.array(chosen, dtype=np.int64)
     alone = function.gains(at, np.zeros(function.rows))
@@ -104,7 +124,7 @@ def _choose(
 
 
 def _rule_set(
-    method: AReS,
+    settings: RuleSettings,
     problem: Cohort,
     triples: Triples,
     changes: Changes,
@@ -118,7 +138,7 @@ def _rule_set(
         _unit(problem, triples, changes, i, r, n)
         for n, (i, r) in enumerate(zip(chosen, rules, strict=True))
     ]
-    if method.default_rule:
+    if settings.default_rule:
         extra, unit = _default(problem, changes, len(units))
         rules, edits, units = [*rules, ()], _joined(edits, extra), [*units, unit]
     return RuleSet(
@@ -126,40 +146,40 @@ def _rule_set(
     )
 
 
-def _changes(method: AReS, problem: Cohort) -> tuple[Changes, Conditions, list[str]]:
-    conditions = Conditions(problem, if_items(problem, method.bins))
-    items, many = then_items(problem, method.bins, method.max_items)
+def _changes(settings: RuleSettings, problem: Cohort) -> tuple[Changes, Conditions, list[str]]:
+    conditions = Conditions(problem, if_items(problem, settings.bins))
+    items, many = then_items(problem, settings.bins, settings.max_items)
     cut = ["items"] if many else []
     beam = Beam(
-        width=method.beam,
-        largest=min(method.max_width, method.max_changes),
-        last_resort=method.max_changes,
+        width=settings.beam,
+        largest=min(settings.max_width, settings.max_changes),
+        last_resort=settings.max_changes,
     )
     sets, tried = beam_search(problem, items, beam)
-    if method.then == "shift":
-        return shifted_changes(problem, conditions, sets, method.beam), conditions, cut
+    if settings.then == "shift":
+        return shifted_changes(problem, conditions, sets, settings.beam), conditions, cut
     edits = set_edits(sets, problem.space, problem.query.x)
     free = Changes(sets=sets, edits=edits, tried=tried, inner=[None] * len(sets))
     return free, conditions, cut
 
 
-def _penalty(method: AReS) -> float:
+def _penalty(settings: RuleSettings) -> float:
     """Return what a row in vain costs against a row that flips, for ranking single rules."""
-    if method.objective == "accuracy":
+    if settings.objective == "accuracy":
         return 1e-3
-    l1, l2 = (method.weights or (1.0, 1.0))[:2]
+    l1, l2 = (settings.weights or (1.0, 1.0))[:2]
     return l1 / max(l2, 1e-9) - 1
 
 
 def rule_objective(
-    method: AReS, problem: Cohort, triples: Triples, changes: Changes
+    settings: RuleSettings, problem: Cohort, triples: Triples, changes: Changes
 ) -> SetFunction:
     """Return the objective of the method as a function of sets of triples."""
     n = len(problem.query)
     cost = changes.tried.cost.double().cpu().numpy()
-    if method.objective == "accuracy":
-        l1, l2 = method.weights or (1.0, 10.0)
-        top = BINS * method.max_width
+    if settings.objective == "accuracy":
+        l1, l2 = settings.weights or (1.0, 10.0)
+        top = BINS * settings.max_width
         worth = (100 * l1 + l2 * (top - np.minimum(cost, top))) / n
 
         def accuracy(which: np.ndarray) -> np.ndarray:
@@ -168,15 +188,15 @@ def rule_objective(
         return SetFunction(
             own=np.zeros(len(triples)), values=accuracy, rows=n, group=triples.outer
         )
-    l1, l2, l3, l4 = method.weights or (1.0, 1.0, 1.0, 1.0)
-    touched = feature_costs(problem.space, method.feature_costs, method.comparisons)
+    l1, l2, l3, l4 = settings.weights or (1.0, 1.0, 1.0, 1.0)
+    touched = feature_costs(problem.space, settings.feature_costs, settings.comparisons)
     price = np.array([sum(touched[t.feature] for t in s) for s in changes.sets])
     covered = count(triples.covered)
     change = _mean_cost(triples, cost, covered)
     wrong = covered - count(triples.right)
     own = -l1 * wrong - l3 * price[triples.change] - l4 * change
-    size = method.max_rules * method.max_width
-    top = l1 * n * method.max_rules + (l3 * touched.max() + l4 * problem.price.largest) * size
+    size = settings.max_rules * settings.max_width
+    top = l1 * n * settings.max_rules + (l3 * touched.max() + l4 * problem.price.largest) * size
 
     def cover(which: np.ndarray) -> np.ndarray:
         return np.asarray(l2 * unpack(triples.covered[which], n).astype(np.float64))

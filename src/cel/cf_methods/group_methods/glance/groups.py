@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -29,10 +29,8 @@ from cel.cf_methods.group_methods.glance.centroids import local_counterfactuals
 from cel.cf_methods.query import Query
 from cel.space import FeatureSpace
 
-if TYPE_CHECKING:
-    from cel.cf_methods.group_methods.glance import GLANCE
-
 __all__ = [
+    "ActionSettings",
     "Clusters",
     "Group",
     "centroid",
@@ -67,6 +65,20 @@ def first_clusters(x: Tensor, count: int, seed: int) -> np.ndarray:
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = KMeans(count, n_init=1, max_iter=50, random_state=seed).fit_predict(rows)
     return np.asarray(np.unique(found, return_inverse=True)[1])
+
+
+class ActionSettings(Protocol):
+    """Settings of GLANCE that finding actions looks at."""
+
+    n_local: int
+    weights: tuple[float, float]
+    generator: Literal["nun", "random", "gradient"]
+    sparsify: bool
+    choice: Literal["max-eff", "mean-act", "low-cost"]
+    threshold: float
+    goal: float
+    select: Literal["merge", "greedy"]
+    random_state: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,36 +156,36 @@ def effectiveness(groups: list[Group]) -> float:
 
 
 def solve_groups(
-    method: GLANCE, problem: Cohort, query: Query, count: int, clusters: int
+    settings: ActionSettings, problem: Cohort, query: Query, count: int, clusters: int
 ) -> list[Group]:
     """Return `count` actions (or fewer) for the rows of a query; none if no action is possible.
 
     Args:
-        method: the settings.
+        settings: of GLANCE.
         problem: what to fit on.
         query: some rows of the problem.
         count: actions wanted.
         clusters: clusters to begin with.
     """
     size = max(count, min(clusters, len(query)))
-    labels = first_clusters(query.x, size, method.random_state)
+    labels = first_clusters(query.x, size, settings.random_state)
     homes = torch.stack([centroid(query.x[labels == k], problem.space) for k in _range(labels)])
-    points, owners = local_counterfactuals(problem, homes, method.n_local, method.generator)
+    points, owners = local_counterfactuals(problem, homes, settings.n_local, settings.generator)
     if not len(points):
         return []
     around = centroid_query(problem, homes[owners])
-    small = thin(around, points, problem.price) if method.sparsify else points
+    small = thin(around, points, problem.price) if settings.sparsify else points
     pool = [extract(homes[owners], p, problem.space, problem.price) for p in (points, small)]
     labels, owned = _with_counterfactuals(labels, homes, owners.cpu().numpy(), problem)
     merged = merge_clusters(
-        query.x, labels, small, owned, 1 if method.select == "greedy" else count,
-        problem.space, problem.price, method.weights,
+        query.x, labels, small, owned, 1 if settings.select == "greedy" else count,
+        problem.space, problem.price, settings.weights,
     )  # fmt: skip
-    if method.select == "greedy":
+    if settings.select == "greedy":
         return _greedy(
-            method, problem, query, _pool(pool, np.arange(len(points)), query.x, problem), count
+            settings, problem, query, _pool(pool, np.arange(len(points)), query.x, problem), count
         )
-    return _one_each(method, problem, query, merged, pool)
+    return _one_each(settings, problem, query, merged, pool)
 
 
 def _range(labels: np.ndarray) -> range:
@@ -206,7 +218,7 @@ def _pool(parts: list[Edits], which: np.ndarray, rows: Tensor, problem: Cohort) 
 
 
 def _one_each(
-    method: GLANCE, problem: Cohort, query: Query, clusters: Clusters, pool: list[Edits]
+    settings: ActionSettings, problem: Cohort, query: Query, clusters: Clusters, pool: list[Edits]
 ) -> list[Group]:
     """Choose the action of every cluster among those of its own counterfactuals."""
     groups = []
@@ -214,13 +226,13 @@ def _one_each(
         rows = np.flatnonzero(clusters.rows == number)
         part = query.select(torch.as_tensor(rows, device=query.x.device))
         actions = _pool(pool, np.flatnonzero(clusters.points == number), part.x, problem)
-        if method.choice == "mean-act":
+        if settings.choice == "mean-act":
             own = pool[-1].select(torch.as_tensor(np.flatnonzero(clusters.points == number)))
             actions = mean_action(own, problem.space)
         if not len(actions):
             continue
-        judged = judge_stretched(part, actions, problem, method.goal)
-        best = choose(judged, method.choice, method.threshold)
+        judged = judge_stretched(part, actions, problem, settings.goal)
+        best = choose(judged, settings.choice, settings.threshold)
         groups.append(_group(problem, query, judged, best, rows))
     return _without_twins(groups, query, problem)
 
@@ -240,12 +252,12 @@ def _without_twins(groups: list[Group], query: Query, problem: Cohort) -> list[G
 
 
 def _greedy(
-    method: GLANCE, problem: Cohort, query: Query, actions: Edits, count: int
+    settings: ActionSettings, problem: Cohort, query: Query, actions: Edits, count: int
 ) -> list[Group]:
     """Choose actions for everybody; rows belong to the cheapest one that flips them."""
     if not len(actions):
         return []
-    judged = judge_stretched(query, actions, problem, method.goal)
+    judged = judge_stretched(query, actions, problem, settings.goal)
     chosen = greedy_actions(judged.tried, count, problem.price.largest)
     flips, cost = judged.tried.flips[chosen], judged.tried.cost[chosen]
     best = torch.where(flips, cost, torch.inf).argmin(0).cpu().numpy()

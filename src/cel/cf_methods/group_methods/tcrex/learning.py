@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from cel.cf_methods.explanations.cohort import Cohort, Learned
+from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.wording import Wording
 from cel.cf_methods.group_methods.tcrex.box_words import box_terms, box_units
-from cel.cf_methods.group_methods.tcrex.boxes import Boxes, Wanted, find_rules
+from cel.cf_methods.group_methods.tcrex.boxes import Boxes, Surrogates, Wanted, find_rules
 from cel.cf_methods.group_methods.tcrex.completion import Donors
 from cel.cf_methods.group_methods.tcrex.held_out import (
     HeldOut,
@@ -25,14 +27,13 @@ from cel.cf_methods.group_methods.tcrex.metarules import (
     learn_metarules,
 )
 from cel.cf_methods.group_methods.tcrex.reach import Reach
+from cel.cf_methods.query import Query
 from cel.space import FeatureSpace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cel.cf_methods.group_methods.tcrex import TCREx
-
-__all__ = ["Learnt", "actionable_views", "learn_boxes"]
+__all__ = ["BoxSettings", "Evidence", "Learnt", "actionable_views", "learn_boxes"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,41 +92,75 @@ def actionable_views(space: FeatureSpace, actionable: bool) -> tuple[np.ndarray,
     return tuple(views)
 
 
-def learn_boxes(method: TCREx, problem: Cohort) -> Learned:
-    """Run all steps of T-CREx for one target."""
+class BoxSettings(Protocol):
+    """Settings of T-CREx that learning looks at."""
+
+    tau: float
+    rho: float
+    tau_floor: float
+    confidence: float
+    max_rules: int
+    max_donors: int
+    groups: Literal["rule", "metarule"]
+    random_state: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """What learning rests on besides the rows of the cohort.
+
+    Attributes:
+        surrogates: trees over all columns, then over fewer.
+        near: (m,) bool, training rows with the target outcome or close to it.
+        unseen: rows that nothing was fitted on and which of them have the target, or None.
+    """
+
+    surrogates: tuple[Surrogates, ...]
+    near: Tensor
+    unseen: tuple[np.ndarray, np.ndarray] | None = None
+
+
+def learn_boxes(
+    settings: BoxSettings,
+    problem: Cohort,
+    evidence: Evidence,
+    apply: Callable[[Learnt, Query], Applied],
+) -> Learned:
+    """Run all steps of T-CREx for one target; `apply` answers rows with what was learnt."""
     hit = problem.hit.cpu().numpy()
     if not hit.any():
         return Learned(reason="no training row has the target outcome")
     wanted = Wanted(
-        tau=method.tau,
-        rho=method.rho,
-        tau_floor=method.tau_floor,
-        max_rules=method.max_rules,
-        confidence=method.confidence,
+        tau=settings.tau,
+        rho=settings.rho,
+        tau_floor=settings.tau_floor,
+        max_rules=settings.max_rules,
+        confidence=settings.confidence,
     )
-    rules = _reachable_rules(method, problem, wanted, hit)
+    rules = _reachable_rules(evidence.surrogates, problem, wanted, hit)
     if not len(rules):
         return Learned(reason="the surrogate has no split: no box is smaller than the space")
-    state = _state(method, problem, rules)
-    held_out = _held_out(method, problem, hit, rules, wanted)
-    applied = method._apply(state, problem.query)
+    state = _state(settings, problem, rules, evidence.near)
+    held_out = _held_out(evidence, problem, hit, rules, wanted)
+    applied = apply(state, problem.query)
     units = box_units(
-        problem, rules, state.metarules, held_out, applied, by_rule=method.groups == "rule"
+        problem, rules, state.metarules, held_out, applied, by_rule=settings.groups == "rule"
     )
     if not units:
         return Learned(reason="every rule is out of reach of every row")
-    logs = _logs(method, problem, state, held_out) | {
-        "out_of_reach": float((applied.unit < 0).double().mean())
+    fidelity = evidence.surrogates[0].at(settings.rho, problem.query.budget).fidelity
+    logs = _logs(problem, state, held_out, evidence) | {
+        "fidelity": fidelity,
+        "out_of_reach": float((applied.unit < 0).double().mean()),
     }
     return Learned(
         units=units, state=state, budget_hit=bool(rules.cut), logs=logs, applied=applied
     )
 
 
-def _logs(method: TCREx, problem: Cohort, state: Learnt, held_out: HeldOut) -> dict[str, Any]:
-    rules, unseen = state.rules, method._seen_later
-    other = None if unseen is None else unseen.x[~method._hits(problem.key, unseen)].numpy()
-    first = method.surrogates_[0].at(method.rho, problem.query.budget)
+def _logs(problem: Cohort, state: Learnt, held_out: HeldOut, evidence: Evidence) -> dict[str, Any]:
+    rules = state.rules
+    other = None if evidence.unseen is None else evidence.unseen[0][~evidence.unseen[1]]
     return {
         "tau_effective": rules.tau,
         "rho_effective": rules.rho,
@@ -133,40 +168,41 @@ def _logs(method: TCREx, problem: Cohort, state: Learnt, held_out: HeldOut) -> d
         "tiers": int(rules.tier.max()) + 1,
         "metarules": len(state.metarules),
         "metarule_agreement": metarule_agreement(state.reach, state.metarules, problem, other),
-        "fidelity": first.fidelity,
         "held_out_accuracy": held_out.accuracy,
         "held_out_source": held_out.source,
         "cut": rules.cut,
     }
 
 
-def _reachable_rules(method: TCREx, problem: Cohort, wanted: Wanted, hit: np.ndarray) -> Boxes:
+def _reachable_rules(
+    surrogates: tuple[Surrogates, ...], problem: Cohort, wanted: Wanted, hit: np.ndarray
+) -> Boxes:
     """Return the rules of the first surrogate, and of others for rows out of reach of them."""
     rows, budget = problem.query.x.cpu().numpy(), problem.query.budget
-    rules = find_rules(method.surrogates_[0], hit, wanted, budget)
-    for surrogates in method.surrogates_[1:]:
+    rules = find_rules(surrogates[0], hit, wanted, budget)
+    for more in surrogates[1:]:
         if budget.expired:
             break
         if len(rules):
             reach = Reach.of(rules, problem.train.x, problem.space)
             if (cheapest_rules(reach, rows) >= 0).all():
                 break
-        rules = rules.extended(find_rules(surrogates, hit, wanted, budget))
+        rules = rules.extended(find_rules(more, hit, wanted, budget))
     return rules
 
 
-def _state(method: TCREx, problem: Cohort, rules: Boxes) -> Learnt:
+def _state(settings: BoxSettings, problem: Cohort, rules: Boxes, near: Tensor) -> Learnt:
     train, space = problem.train, problem.space
     reach = Reach.of(rules, train.x, space)
     donors = Donors.of(
         rules,
         train.x,
         train.y,
-        method._near(problem.key, train, 1.5),
+        near,
         problem.price,
-        limit=method.max_donors,
+        limit=settings.max_donors,
         owner=torch.as_tensor(space.owner).to(train.x.device),
-        seed=method.random_state,
+        seed=settings.random_state,
     )
     metarules = learn_metarules(reach, problem)
     part = metarules.part_of(problem.query.x.cpu().numpy())
@@ -181,11 +217,9 @@ def _state(method: TCREx, problem: Cohort, rules: Boxes) -> Learnt:
 
 
 def _held_out(
-    method: TCREx, problem: Cohort, hit: np.ndarray, rules: Boxes, wanted: Wanted
+    evidence: Evidence, problem: Cohort, hit: np.ndarray, rules: Boxes, wanted: Wanted
 ) -> HeldOut:
-    unseen = method._seen_later
-    if unseen is None:
+    if evidence.unseen is None:
         budget = problem.query.budget
-        return cross_fitted_accuracy(method.surrogates_[0], hit, wanted, budget, len(rules))
-    marks = method._hits(problem.key, unseen).numpy()
-    return held_out_accuracy(rules, unseen.x.numpy(), marks)
+        return cross_fitted_accuracy(evidence.surrogates[0], hit, wanted, budget, len(rules))
+    return held_out_accuracy(rules, *evidence.unseen)

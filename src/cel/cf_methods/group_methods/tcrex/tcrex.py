@@ -14,7 +14,12 @@ from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
 from cel.cf_methods.explanations.units import GlobalExplanation
 from cel.cf_methods.group_methods.tcrex.boxes import Surrogates
 from cel.cf_methods.group_methods.tcrex.completion import Completion, Order, complete
-from cel.cf_methods.group_methods.tcrex.learning import Learnt, actionable_views, learn_boxes
+from cel.cf_methods.group_methods.tcrex.learning import (
+    Evidence,
+    Learnt,
+    actionable_views,
+    learn_boxes,
+)
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
@@ -201,7 +206,15 @@ class TCREx(GroupMixin, ExplanationMethod):
             self._seen_later = TrainRows(x=torch.as_tensor(self._held_out), y=outcome)
 
     def _learn(self, problem: Cohort) -> Learned:
-        return learn_boxes(self, problem)
+        unseen = self._seen_later
+        evidence = Evidence(
+            surrogates=self.surrogates_,
+            near=self._near(problem.key, problem.train, 1.5),
+            unseen=None
+            if unseen is None
+            else (unseen.x.numpy(), self._hits(problem.key, unseen).numpy()),
+        )
+        return learn_boxes(self, problem, evidence, self._apply)
 
     def _apply(self, state: Learnt, query: Query) -> Applied:
         costs = state.reach.costs(query.region)
