@@ -172,6 +172,11 @@ class BaseCounterfactualMethod(Parameters, ABC):
             raise UnsupportedError(
                 f"{who} needs a linear model; {type(self.model).__name__} is not"
             )
+        if Need.TREES in self.needs and view.trees() is None:
+            raise UnsupportedError(
+                f"{who} needs a tree ensemble; {type(self.model).__name__} is none. Wrap one with "
+                "cel.wrap(model, data), or use a method without that need"
+            )
         if Need.DENSITY in self.needs and getattr(self, "gen_model", None) is None:
             raise MissingInputError(f"{who} needs a density; pass gen_model=")
         kinds = {Support(f.kind) for f in space}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 from cel.errors import UnsupportedError
 from cel.protocols import Task
 from cel.search import Budget
+
+if TYPE_CHECKING:
+    from cel.models.trees import TreeView
 
 __all__ = ["ModelView"]
 
@@ -113,6 +116,14 @@ class ModelView:
         if self.task is Task.REGRESSION:
             return np.asarray(np.abs(outcome - target).max(1) <= self.tolerance)
         return np.asarray(outcome == target)
+
+    def trees(self) -> TreeView | None:
+        """Return the trees behind the scores, or None for a model that has none.
+
+        Raises `UnsupportedError` with the reason for a foreign model whose trees cannot be read.
+        """
+        read = getattr(self.model, "trees_", None)
+        return None if read is None else read()
 
     def linear(self) -> tuple[Tensor, Tensor] | None:
         """Return (W (K, d), b (K,)) when the scores are linear in the input, else None."""

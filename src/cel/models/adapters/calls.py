@@ -49,9 +49,9 @@ class Call:
         """Return the model's answers for the rows."""
         if self.ask is None:
             raise UnsupportedError(f"{type(self.model).__name__} cannot be asked")
-        return self.ask(self._columns(rows))
+        return self.ask(self.columns(rows))
 
-    def _columns(self, rows: Any) -> Any:
+    def columns(self, rows: Any) -> Any:
         """Return the columns that the model was fitted with, in its order."""
         names = getattr(self.model, "feature_names_in_", None)
         if names is None:

@@ -95,6 +95,7 @@ class WrappedModel:
         self.target_ = context.target
         self.classes_, self._classes = classes.labels, classes
         self.hard = call.output == "labels"
+        self._trees: Any = None
         self.n_features_in_ = None if self.space_ is None else self.space_.width
         self.n_outputs_ = len(self.classes_) or (self.target_.n_outputs if self.target_ else None)
 
@@ -137,6 +138,17 @@ class WrappedModel:
         truth = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         left = ((truth - self.predict(X)) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)
         return float((1 - left).mean())
+
+    def trees_(self) -> Any:
+        """Return the model's trees as a `cel.models.trees.TreeView`, read once.
+
+        Raises `UnsupportedError` with the reason where there are none that can be read.
+        """
+        if self._trees is None:
+            from cel.models.trees import tree_view
+
+            self._trees = tree_view(self)
+        return self._trees
 
     def _ordered(self, scores: np.ndarray) -> np.ndarray:
         """Return columns in the order of `classes_`; classes the model never saw get zero."""

@@ -1,0 +1,3 @@
+"""What methods for tree ensembles share: cells with prices, demands, legal moves."""
+
+from __future__ import annotations

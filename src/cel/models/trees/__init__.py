@@ -1,0 +1,7 @@
+"""Tree ensembles from outside, read into cells and leaves."""
+
+from __future__ import annotations
+
+from cel.models.trees.tree_view import TreeView, agrees, tree_view
+
+__all__ = ["TreeView", "agrees", "tree_view"]

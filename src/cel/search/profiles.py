@@ -1,0 +1,106 @@
+"""Scores of a tree ensemble along every axis at once, and the demand that they must meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cel.search.leaf_bits import LeafBits
+
+__all__ = ["Demand", "profile", "sums_at"]
+
+_CHUNK = 2**18  # pieces of one pass: what they make of a point stays in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What sums of leaves must reach: every `sign_q * sum[channel_q] + const_q >= 0`.
+
+    Attributes:
+        tables: (H, slots) leaf values of the channels, as `LeafBits.table` makes them.
+        channel: (Q,) channel of each form.
+        sign: (Q,) +1 or -1.
+        const: (n, Q) constants of each row.
+    """
+
+    tables: np.ndarray
+    channel: np.ndarray
+    sign: np.ndarray
+    const: np.ndarray
+
+    def select(self, rows: np.ndarray) -> Demand:
+        """Return the demand of some rows; row numbers may repeat."""
+        return replace(self, const=self.const[rows])
+
+    def margin(self, sums: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return how far sums (R, ..., H) of the given rows (R,) are inside, shape (R, ...)."""
+        out: np.ndarray | None = None
+        for q, h in enumerate(self.channel):
+            const = self.const[rows, q].reshape(-1, *[1] * (sums.ndim - 2))
+            form = self.sign[q] * sums[..., h] + const
+            out = form if out is None else np.minimum(out, form)
+        if out is None:  # no other class: everything is inside
+            return np.full(sums.shape[:-1], np.inf)
+        return out
+
+
+def sums_at(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Return the sums (R, H) of points given by their cells (R, A)."""
+    slot = bits.find(bits.meet(cells))
+    return np.stack([t[slot].sum(1) for t in tables], 1)
+
+
+def profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Return what the sums become when one axis moves to another cell, shape (R, C, H).
+
+    Entry (r, c) is the score of point r with the axis of cell c moved to c and all others where
+    they are; at the point's own cells it is the point's own score.
+
+    Args:
+        bits: bits of the cells.
+        tables: (H, slots) leaf values.
+        cells: (R, A) the points, cells numbered through.
+    """
+    size = max(1, _CHUNK // max(len(bits.steps.cell), 1))
+    parts = [_profile(bits, tables, cells[i : i + size]) for i in range(0, len(cells), size)]
+    if not parts:
+        return np.zeros((0, len(bits.words), len(tables)))
+    return np.concatenate(parts)
+
+
+def _profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    own = bits.words[cells]  # (R, A, T W)
+    others, meet = _all_but_one(own)
+    steps, sizes = bits.steps, np.diff(bits.boxes.offset)
+    n, per = len(cells), bits.per_tree
+    seen = others.reshape(n, -1, per)[:, steps.place].reshape(n, -1)
+    seen &= steps.words
+    slot = bits.find(seen, steps.tree)
+    home = bits.find(meet)
+    out = np.empty((n, len(bits.words), len(tables)))
+    for h, table in enumerate(tables):
+        value = table[slot]
+        jump = value[:, : steps.count] - value[:, steps.before]
+        along = np.zeros((n, len(bits.words)))
+        if steps.count:
+            along[:, steps.at] = np.add.reduceat(jump, steps.starts, axis=1)
+        np.cumsum(along, axis=1, out=along)
+        start = np.take_along_axis(along, cells, 1) - table[home].sum(1)[:, None]
+        along -= np.repeat(start, sizes, axis=1)
+        out[:, :, h] = along
+    return out
+
+
+def _all_but_one(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each axis, the bits that all other axes allow, and those that all allow."""
+    others = np.empty_like(own)
+    before = np.full_like(own[:, 0], np.iinfo(np.uint64).max)
+    for a in range(own.shape[1]):
+        others[:, a] = before
+        before &= own[:, a]
+    after = np.full_like(before, np.iinfo(np.uint64).max)
+    for a in range(own.shape[1] - 1, 0, -1):
+        after &= own[:, a]
+        others[:, a - 1] &= after
+    return others, before
