@@ -18,7 +18,10 @@ TINY = 1e-9
 class Moves(Protocol):
     """Prices of points and of single moves; see `cel.cf_methods.ensembles.CellTable`."""
 
-    home: np.ndarray
+    @property
+    def home(self) -> np.ndarray:
+        """(n, A) cells of the rows."""
+        ...
 
     def cost(self, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the price of points (R, A) of some rows."""
@@ -82,6 +85,7 @@ def coordinate_search(
     starts: int = 6,
     steps: int = 12,
     polish: int = 4,
+    rank: np.ndarray | None = None,
     extra: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Incumbents:
     """Return the cheapest points that a few greedy walks find, lowered and exchanged.
@@ -98,7 +102,8 @@ def coordinate_search(
         starts: first moves that are followed.
         steps: longest walk.
         polish: rounds of lowering and exchanging.
-        extra: (points (R, A), their rows (R,)) that are lowered as well where they meet the demand.
+        rank: (n,) which one of the best first moves each row follows alone, instead of `starts`.
+        extra: (points (R, A), their rows (R,)) that are lowered, too, where they suffice.
     """
     owner = np.repeat(np.arange(len(bits.boxes.offset) - 1), np.diff(bits.boxes.offset))
     engine = _Engine(bits, demand, moves, owner)
@@ -109,11 +114,18 @@ def coordinate_search(
     cells = moves.home.copy()
     margin = demand.margin(sums_at(bits, demand.tables, cells), rows)
     after, added = engine.look(cells, rows)
-    _complete(engine, found, cells, rows, np.zeros(len(rows)), after, added)
-    first = _best_first(after, added, margin, owner, starts)  # (n, S)
+    if rank is None:
+        _complete(engine, found, cells, rows, np.zeros(len(rows)), after, added)
+    first = _best_first(_worth(after, added, margin), owner, starts, rank)  # (n, S)
     walk, at = np.nonzero(first >= 0)
-    cells = engine.moved(cells[walk], first[walk, at])
-    _walk(engine, found, cells, rows[walk], steps)
+    _walk(engine, found, engine.moved(cells[walk], first[walk, at]), rows[walk], steps)
+    lost = np.flatnonzero(np.isinf(found.cost))
+    if rank is None and len(lost):
+        # No single move gains: go where the margin is least bad along each axis, and look again.
+        least = np.where(np.isfinite(added[lost]), np.exp(np.clip(after[lost], -30, 0)), 0.0)
+        first = _best_first(least, owner, len(np.unique(owner)), None)
+        walk, at = np.nonzero(first >= 0)
+        _walk(engine, found, engine.moved(cells[lost[walk]], first[walk, at]), lost[walk], steps)
     if extra is not None:
         points, their = extra
         inside = demand.margin(sums_at(bits, demand.tables, points), their) >= 0
@@ -124,13 +136,16 @@ def coordinate_search(
 
 
 def _best_first(
-    after: np.ndarray, added: np.ndarray, margin: np.ndarray, owner: np.ndarray, starts: int
+    worth: np.ndarray, owner: np.ndarray, starts: int, rank: np.ndarray | None
 ) -> np.ndarray:
     """Return (n, starts) first moves: the best of each axis, best axes first, -1 for none."""
-    worth = _worth(after, added, margin)
     begins = np.flatnonzero(np.diff(owner, prepend=-1))
     best = np.maximum.reduceat(worth, begins, axis=1)  # (n, A)
-    order = np.argsort(-best, axis=1, kind="stable")[:, :starts]
+    order = np.argsort(-best, axis=1, kind="stable")
+    if rank is None:
+        order = order[:, :starts]
+    else:
+        order = np.take_along_axis(order, np.minimum(rank, order.shape[1] - 1)[:, None], 1)
     out = np.full(order.shape, -1)
     ends = np.append(begins[1:], len(owner))
     for a, (b, e) in enumerate(zip(begins, ends, strict=True)):

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["LeafBits", "LeafBoxes"]
+__all__ = ["LeafBits", "LeafBoxes", "mask_starts"]
 
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)  # every power of two times this has other top six bits
 _TOP = np.uint64(58)
@@ -64,9 +64,7 @@ class LeafBoxes:
     @cached_property
     def mask_start(self) -> np.ndarray:
         """(A,) first column of each masked axis in `mask`, -1 for the others."""
-        sizes = np.where(self.masked, np.diff(self.offset), 0)
-        start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        return np.where(self.masked, start, -1)
+        return mask_starts(self.offset, self.masked)
 
     def ranked(self, value: np.ndarray) -> np.ndarray:
         """Return places (L,) of the leaves in their trees by falling value; ties keep order."""
@@ -74,6 +72,13 @@ class LeafBoxes:
         place = np.empty(len(value), dtype=np.int64)
         place[order] = self.position
         return place
+
+
+def mask_starts(offset: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """Return (A,) first column of each masked axis, -1 for the others."""
+    sizes = np.where(masked, np.diff(offset), 0)
+    start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return np.asarray(np.where(masked, start, -1))
 
 
 class LeafBits:
@@ -139,7 +144,7 @@ class LeafBits:
 
     def meet(self, cells: np.ndarray) -> np.ndarray:
         """Return the bits (n, T * W) that all cells (n, A) of each point allow."""
-        out = self.words[cells[:, 0]]
+        out: np.ndarray = self.words[cells[:, 0]]
         for a in range(1, cells.shape[1]):
             out &= self.words[cells[:, a]]
         return out

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cel.models.adapters import wrap
 from cel.protocols import Need, Task
 from cel.space import Feature, FeatureSpace
 
@@ -74,7 +75,7 @@ class Problem:
 
     name: str
     task: Task
-    model: ToyModel
+    model: Any
     space: FeatureSpace
     x_train: np.ndarray
     x: np.ndarray
@@ -168,9 +169,37 @@ def _outputs() -> Problem:
     return _problem("multi_output", model, FeatureSpace.continuous(4), rows, None)
 
 
-def _problem(
-    name: str, model: ToyModel, space: FeatureSpace, rows: np.ndarray, target: Any
-) -> Problem:
+def _boosted_trees() -> Problem:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    p = _mixed()
+    labels = p.model.predict(p.x_train)
+    trees = GradientBoostingClassifier(n_estimators=20, max_depth=3, random_state=0)
+    model = wrap(trees.fit(p.x_train, labels), space=p.space, task=Task.CLASSIFICATION)
+    return _problem("trees_mixed", model, p.space, np.concatenate([p.x, p.x_train]), 1)
+
+
+def _forest() -> Problem:
+    from sklearn.ensemble import RandomForestClassifier
+
+    p = _three_classes()
+    trees = RandomForestClassifier(n_estimators=10, max_depth=5, random_state=0)
+    trees.fit(p.x_train, p.model.predict(p.x_train))
+    model = wrap(trees, space=p.space, task=Task.CLASSIFICATION)
+    return _problem("trees_three_classes", model, p.space, np.concatenate([p.x, p.x_train]), 0)
+
+
+def _tree_regression() -> Problem:
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    p = _regression()
+    trees = ExtraTreesRegressor(n_estimators=10, max_depth=6, random_state=0)
+    trees.fit(p.x_train, p.model.predict(p.x_train)[:, 0])
+    model = wrap(trees, space=p.space, task=Task.REGRESSION)
+    return _problem("trees_regression", model, p.space, np.concatenate([p.x, p.x_train]), None)
+
+
+def _problem(name: str, model: Any, space: FeatureSpace, rows: np.ndarray, target: Any) -> Problem:
     keep = np.arange(len(rows)) < 12 if target is None else model.predict(rows) != target
     return Problem(
         name=name, task=model.task, model=model, space=space,
@@ -185,4 +214,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "three_classes": _three_classes,
     "regression": _regression,
     "multi_output": _outputs,
+    "trees_mixed": _boosted_trees,
+    "trees_three_classes": _forest,
+    "trees_regression": _tree_regression,
 }

@@ -93,7 +93,7 @@ class CellTable:
         sizes = np.diff(self.view.axes.offset)
         price = self.price[rows]
         now = np.take_along_axis(price, cells, 1)
-        added = price - np.repeat(now, sizes, axis=1)
+        added: np.ndarray = price - np.repeat(now, sizes, axis=1)
         if self.legal:
             added[~self.legal.moves(cells, self.number[rows], rows)] = np.inf
         return added

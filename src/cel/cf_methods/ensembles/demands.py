@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,10 @@ class Group:
     sign: np.ndarray
     const: np.ndarray
     slack: np.ndarray
+
+    def only(self, keep: np.ndarray) -> Group:
+        """Return the rows that a mask (m,) keeps."""
+        return replace(self, rows=self.rows[keep], const=self.const[keep])
 
     def demand(self, bits: LeafBits) -> Demand:
         """Return the demand with the leaf values in the order of `bits`."""

@@ -7,6 +7,7 @@ from cel.cf_methods.local_methods.cadex import CADEX
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.cf_methods.local_methods.cearm import CEARM
 from cel.cf_methods.local_methods.cegp import CEGP
+from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.dice import DiCE
 from cel.cf_methods.local_methods.nearest import NearestInstance
@@ -25,6 +26,7 @@ __all__ = [
     "PPCEF",
     "SACE",
     "Artelt",
+    "CellSearch",
     "DiCE",
     "NearestInstance",
     "Wachter",

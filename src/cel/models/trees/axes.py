@@ -56,7 +56,7 @@ class Axes:
                 out[:, a] = rows[:, list(f.columns)].argmax(1)
             else:
                 out[:, a] = np.searchsorted(self.edges[a], rows[:, f.columns[0]], side="left")
-        return out + self.offset[:-1]
+        return np.asarray(out + self.offset[:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +128,13 @@ def _levels(f: Feature, by_subset: bool) -> np.ndarray | None:
     if not 0 < count <= MOST_LEVELS:
         raise UnsupportedError(f"{f.name!r} has {count} levels; at most {MOST_LEVELS} are read")
     first = f.anchor
-    return (np.float32(first) + np.float32(f.step or 1.0) * np.arange(count)).astype(np.float32)
+    levels = np.float32(first) + np.float32(f.step or 1.0) * np.arange(count)
+    return np.asarray(levels, dtype=np.float32)
 
 
 def _midpoints(values: np.ndarray) -> np.ndarray:
-    return ((values[1:].astype(np.float64) + values[:-1]) / 2).astype(np.float32)
+    middle = (values[1:].astype(np.float64) + values[:-1]) / 2
+    return np.asarray(middle, dtype=np.float32)
 
 
 def _neutral(space: FeatureSpace) -> np.ndarray:
@@ -155,7 +157,8 @@ def _tables(
     forest: Forest, matrix: Any, space: FeatureSpace, axis: np.ndarray, finite: dict[int, Any]
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Ask for every level of every label feature which nodes it goes left at."""
-    table, tables = np.full(len(axis), -1), []
+    table = np.full(len(axis), -1)
+    tables: list[np.ndarray] = []
     for a, values in finite.items():
         nodes = np.flatnonzero(axis == a)
         if not len(nodes):
@@ -277,4 +280,4 @@ def _from_order(order: np.ndarray) -> np.ndarray:
 
 
 def _middle(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return low + (high - low) // 2
+    return np.asarray(low + (high - low) // 2)

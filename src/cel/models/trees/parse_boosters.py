@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def _lightgbm_subsets(ends: np.ndarray, lines: dict[str, str]) -> tuple[np.ndarr
     words = np.array(lines["cat_threshold"].split(), dtype="<u4")
     return tuple(
         np.flatnonzero(np.unpackbits(words[a:b].view(np.uint8), bitorder="little"))
-        for a, b in zip(ends[:-1], ends[1:], strict=True)
+        for a, b in pairwise(ends.tolist())
     )
 
 
@@ -187,7 +188,8 @@ def _xgboost_tree(d: dict[str, Any], k: int, outputs: int, weight: float) -> One
     value = np.zeros((len(left), outputs))
     value[~inner, k] = condition[~inner] * weight
     column = np.where(inner, np.array(d["split_indices"]), -1)
-    subset, subsets = np.full(len(left), -1), []
+    subset = np.full(len(left), -1)
+    subsets: list[np.ndarray] = []
     for node, start, size in zip(
         d.get("categories_nodes", []), d.get("categories_segments", []),
         d.get("categories_sizes", []), strict=True,
@@ -227,7 +229,9 @@ def parse_catboost(model: Any) -> Forest:
     outputs = len(bias)
     binary = link == "softmax" and outputs == 1
     width = 2 if binary else outputs
-    columns = [f["flat_feature_index"] for f in document["features_info"].get("float_features", [])]
+    columns = [
+        f["flat_feature_index"] for f in document["features_info"].get("float_features", [])
+    ]
     trees = [
         _catboost_tree(t, columns, outputs, width, binary, scale * factor)
         for t in document["oblivious_trees"]

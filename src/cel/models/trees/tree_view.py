@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from cel.errors import UnsupportedError
-from cel.models.trees.axes import Axes, Splits, find_axes
+from cel.models.trees.axes import Axes, find_axes
 from cel.models.trees.forest import Forest, Link
+from cel.models.trees.leaf_walk import leaf_boxes
 from cel.models.trees.model_matrix import ModelMatrix, read_forest
 from cel.protocols import Task
 from cel.search.leaf_bits import LeafBits, LeafBoxes
@@ -55,7 +55,7 @@ class TreeView:
         leaf = self.leaves(probe_rows(self))
         tables = [self.bits.table(self.value[:, k]) for k in range(self.value.shape[1])]
         partial = max(float(np.abs(np.cumsum(t[leaf], 1)).max(initial=0.0)) for t in tables)
-        return self.trees * 2.0**-24 * (1 + np.abs(self.base).max() + partial)
+        return self.trees * 2.0**-24 * float(1 + np.abs(self.base).max() + partial)
 
     @property
     def trees(self) -> int:
@@ -97,7 +97,7 @@ class TreeView:
         """Return base + sums of leaf values of rows (n, d), shape (n, K), float64."""
         leaf = self.leaves(x)
         tables = [self.bits.table(self.value[:, k]) for k in range(self.value.shape[1])]
-        return self.base + np.stack([t[leaf].sum(1) for t in tables], 1)
+        return np.asarray(self.base + np.stack([t[leaf].sum(1) for t in tables], 1))
 
     def scores(self, x: Any) -> np.ndarray:
         """Return log-probabilities (n, K), or values (n, K)."""
@@ -123,10 +123,6 @@ class TreeView:
             weights[q, target], weights[q, k] = 1.0, -factor
         return weights, np.full(len(others), 0.0 if self.link == "mean" else -margin)
 
-    def soft(self, x: Tensor, sharpness: float) -> Tensor:
-        """Return sums (n, K) in which every condition is a sigmoid of its distance."""
-        raise NotImplementedError
-
 
 def _as_array(x: Any) -> np.ndarray:
     rows = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
@@ -147,7 +143,7 @@ def tree_view(wrapped: Any) -> TreeView:
     forest, final = read_forest(wrapped.model)
     matrix = ModelMatrix.of(wrapped, final)
     axes, splits = find_axes(forest, matrix, wrapped.space_)
-    boxes, leaf = _leaf_boxes(forest, splits, axes)
+    boxes, leaf = leaf_boxes(forest, splits, axes)
     value, base, absent = _ordered(forest, leaf, wrapped)
     view = TreeView(axes, boxes, value, base, forest.link, forest.slack, absent)
     check_conformance(view, wrapped)
@@ -180,73 +176,6 @@ def _ordered(
     if forest.link == "softmax":
         start[absent] = -1e3
     return wide, start, absent
-
-
-def _leaf_boxes(forest: Forest, splits: Splits, axes: Axes) -> tuple[LeafBoxes, np.ndarray]:
-    """Walk all trees level by level and keep the box of every leaf."""
-    sizes = np.diff(axes.offset)
-    masked = np.zeros(len(sizes), dtype=bool)
-    masked[splits.axis[splits.table >= 0]] = True
-    shape = LeafBoxes(axes.offset, np.zeros(0, int), *[np.zeros((0, 0), int)] * 3, masked)
-    start = shape.mask_start
-    small = np.int32
-    node = forest.root
-    tree = np.arange(len(node))
-    low = np.zeros((len(node), len(sizes)), dtype=small)
-    high = np.repeat((sizes - 1).astype(small)[None], len(node), 0)
-    mask = np.ones((len(node), int(sizes[masked].sum())), dtype=bool)
-    done: list[tuple[np.ndarray, ...]] = []
-    while len(node):
-        leaf = forest.column[node] < 0
-        done.append((node[leaf], tree[leaf], low[leaf], high[leaf], mask[leaf]))
-        inner = ~leaf
-        node, tree = node[inner], tree[inner]
-        parts = [low[inner], high[inner], mask[inner]]
-        sides = [
-            _child_boxes(node, splits, start, sizes, *(p.copy() for p in parts), left=left)
-            for left in (True, False)
-        ]
-        node = np.concatenate([forest.left[node], forest.right[node]])
-        tree = np.concatenate([tree, tree])
-        low, high, mask = (np.concatenate([a, b]) for a, b in zip(*sides, strict=True))
-        open_ = (low <= high).all(1)
-        for a in np.flatnonzero(masked):
-            open_ &= mask[:, start[a] : start[a] + sizes[a]].any(1)
-        node, tree, low, high, mask = (v[open_] for v in (node, tree, low, high, mask))
-    nodes, trees, lows, highs, masks = (np.concatenate(v) for v in zip(*done, strict=True))
-    order = np.lexsort((nodes, trees))
-    boxes = LeafBoxes(
-        axes.offset, trees[order], lows[order], highs[order], masks[order], masked
-    )
-    return boxes, nodes[order]
-
-
-def _child_boxes(
-    node: np.ndarray,
-    splits: Splits,
-    start: np.ndarray,
-    sizes: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    mask: np.ndarray,
-    *,
-    left: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    axis, table = splits.axis[node], splits.table[node]
-    ordered = np.flatnonzero(table < 0)
-    at, cut = axis[ordered], splits.cut[node[ordered]]
-    if left:
-        high[ordered, at] = np.minimum(high[ordered, at], cut)
-    else:
-        low[ordered, at] = np.maximum(low[ordered, at], cut + 1)
-    for a in np.unique(axis[table >= 0]):
-        rows = np.flatnonzero((table >= 0) & (axis == a))
-        allowed = np.stack([splits.tables[i] for i in table[rows]])
-        mask[rows, start[a] : start[a] + sizes[a]] &= allowed if left else ~allowed
-    return low, high, mask
-
-
-# -- conformance -----------------------------------------------------------------------------
 
 
 def probe_rows(view: TreeView, seed: int = 0) -> np.ndarray:

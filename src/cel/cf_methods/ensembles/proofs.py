@@ -1,0 +1,37 @@
+"""What can be proved about rows from the leaves that their feasible sets meet."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cel.cf_methods.ensembles.cell_table import CellTable
+from cel.cf_methods.ensembles.demands import Group
+from cel.models.trees import TreeView
+from cel.search.branch import BoxProblem, ceilings
+from cel.search.leaf_bits import LeafBits
+
+__all__ = ["box_problem", "hopeless_rows"]
+
+
+def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
+    """Return the rows of a group as boxes of cells; `table` has the rows of the group."""
+    bits, tables = [], []
+    for h, sign in zip(group.channel, group.sign, strict=True):
+        value = sign * group.values[h]
+        one = LeafBits(view.boxes, view.boxes.ranked(value))
+        bits.append(one)
+        tables.append(one.table(value))
+    return BoxProblem(
+        view.axes.offset, table.price, tuple(bits), tuple(tables), group.const, group.slack
+    )
+
+
+def hopeless_rows(view: TreeView, group: Group, table: CellTable) -> np.ndarray:
+    """Tell for which rows no point of the feasible set can meet the demand, shape (m,).
+
+    The sum of the best leaves that the cells of the feasible set meet is an upper bound of every
+    form of the demand; where one is below zero, beyond rounding, no answer exists.
+    """
+    problem = box_problem(view, group, table)
+    rows = np.arange(len(table))
+    return np.asarray(ceilings(problem, np.isfinite(table.price), rows) < 0)
