@@ -45,6 +45,9 @@ EXPECTED = {
                       "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest"},
     "regression": {"wachter", "cearm", "globe_ce", "tcrex"},
     "multi_output": {"wachter", "cearm"},
+    "trees_mixed": {"cells", "dice", "sace", "nice", "nearest"},
+    "trees_three_classes": {"cells", "dice", "sace", "nice", "nearest"},
+    "trees_regression": {"cells", "cearm"},
 }  # fmt: skip
 
 
