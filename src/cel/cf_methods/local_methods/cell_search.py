@@ -14,9 +14,9 @@ from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
 from cel.cf_methods.ensembles.proofs import hopeless_rows
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_positive
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
+from cel.parameters import check_positive
 from cel.protocols import Need, Support, Task
 from cel.search.coordinate import Incumbents, coordinate_search
 from cel.space import FeatureSpace
