@@ -12,7 +12,16 @@ from cel.cf_methods import METHODS, BaseCounterfactualMethod
 from cel.errors import ConfigError
 from cel.protocols import Need, Scope, Task
 
-__all__ = ["Block", "Cell", "MethodFacts", "Plan", "make_plan", "method_class", "method_facts"]
+__all__ = [
+    "Block",
+    "Cell",
+    "MethodFacts",
+    "Plan",
+    "make_plan",
+    "method_class",
+    "method_facts",
+    "paradigms_of",
+]
 
 STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 2, "score": 1}
 
@@ -170,6 +179,25 @@ def _block(
         )  # fmt: skip
         cells.append(Cell(name, fold, model, spec, explain, score))
     return Block(name, fold, model, task, split, predictor, density, tuple(cells))
+
+
+def paradigms_of(plan: Plan) -> dict[tuple[str, str], str]:
+    """Return {(dataset, label): regression, local, global or group}.
+
+    GLANCE with one action is a global method, under any label.
+    """
+    scopes = {m.label: _line_scope(m, plan.facts[m.method]) for m in plan.suite.methods}
+    tasks = {b.dataset: b.task for b in plan.blocks}
+    return {
+        (dataset, label): "regression" if task is Task.REGRESSION else scope
+        for dataset, task in tasks.items()
+        for label, scope in scopes.items()
+    }
+
+
+def _line_scope(spec: MethodSpec, facts: MethodFacts) -> str:
+    one_action = spec.method == "glance" and spec.params.get("n_actions") == 1
+    return "global" if one_action else facts.scope.value
 
 
 def _target_rule(suite: Suite, scope: Scope) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ import cel
 from cel.benchmark.collect import write_scores
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import MethodFacts, Plan, make_plan
+from cel.benchmark.preflight import preflight
 from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import Task
-from cel.errors import ConfigError, StoreError
+from cel.errors import StoreError
 
 __all__ = ["RunSummary", "open_run", "pending_tasks", "run"]
 
@@ -49,17 +51,50 @@ class RunSummary:
 
 
 def environment() -> dict[str, Any]:
-    """Return what to cite: versions and machine."""
+    """Return what to cite: versions, machine, and the commit if it runs from a clone."""
     from importlib.metadata import version
 
     packages = ("torch", "numpy", "pandas", "scikit-learn", "scipy")
     return {
         "cel": cel.__version__,
+        **({"commit": commit} if (commit := _commit()) else {}),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
         "cores": os.cpu_count(),
+        "memory_gb": _memory_gb(),
         **{p: version(p) for p in packages},
     }
+
+
+def _cpu() -> str:
+    """The name of the processor, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [x.partition(":")[2].strip() for x in lines if x.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None  # the system does not tell
+
+
+def _commit() -> str:
+    """The commit of the clone that CEL runs from; "" for an installed package."""
+    root = Path(cel.__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip()
 
 
 def open_run(out: str | Path) -> tuple[Store, Plan]:
@@ -125,43 +160,70 @@ def run(
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
         watch: called with every event.
     """
-    if engine not in ("local", "dask"):
-        raise ConfigError(f"unknown engine {engine!r}; use local or dask")
     started = time.perf_counter()
     wanted = load_suite(suite)
     folders = import_folders(wanted)
     asked = make_plan(wanted)
+    preflight(asked, out, jobs=jobs, engine=engine, address=address, shard=shard, device=device)
     plan = asked if shard is None else asked.shard(*shard)
     store = Store(out)  # made last: what is refused leaves no folder behind
-    whole = _remember(store, asked)
+    earlier = _earlier(store)
+    whole = _remember(store, asked, earlier)
     tasks = pending_tasks(plan, store, retry_failed=retry_failed)
     count = sum(len(t.cells) for t in tasks)
     store.log("run", suite=plan.suite.name, cells=len(plan.cells), open=count, argv=sys.argv[1:])
     record = _recorder(store, watch)
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
-    together = tasks and (device == "cuda" if stack is None else stack)
-    for part in (stacks(plan, store) if together else [], tasks):
-        for task in part:
-            task.folders = folders
-        if part and engine == "local":
-            Supervisor(
-                store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
-                report=record, log=store.root / "workers.log",
-            ).run(part)  # fmt: skip
-        elif part:
-            from cel.benchmark.cluster import run_on_dask
+    together = tasks and (device.startswith("cuda") if stack is None else stack)
+    try:
+        for part in (stacks(plan, store) if together else [], tasks):
+            for task in part:
+                task.folders = folders
+            if part and engine == "local":
+                Supervisor(
+                    store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
+                    report=record, log=store.root / "workers.log",
+                ).run(part)  # fmt: skip
+            elif part:
+                from cel.benchmark.cluster import run_on_dask
 
-            run_on_dask(part, store.root, address, jobs, device, record)
-    write_scores(store, whole)
+                run_on_dask(part, store.root, address, jobs, device, record)
+    finally:  # the table of what is finished is there after an interruption, too
+        kept = keep_earlier(store, whole, earlier)
+        write_scores(store, kept)
     return _summary(store, plan, count, time.perf_counter() - started)
 
 
-def _remember(store: Store, plan: Plan) -> Plan:
+def keep_earlier(store: Store, whole: Plan, earlier: Plan | None) -> Plan:
+    """Give methods whose new settings failed their earlier settings back, if those have scores.
+
+    What the new settings computed stays in the store; `cel run` with them finds it again.
+    """
+    if earlier is None or whole.suite.joined(earlier.suite) != whole.suite:
+        return whole
+    before = {m.label: m for m in earlier.suite.methods}
+    changed = {m.label for m in whole.suite.methods if before.get(m.label, m) != m}
+    scored = {c.method.label for c in earlier.cells if store.has("score", c.score_key)}
+    failed = {c.method.label for c in whole.cells if store.failure(c.score_key) is not None}
+    back = changed & scored & failed
+    if not back:
+        return whole
+    methods = tuple(before[m.label] if m.label in back else m for m in whole.suite.methods)
+    plan = make_plan(replace(whole.suite, methods=methods), {**whole.facts, **earlier.facts})
+    store.write_json("suite.json", plan.suite.to_dict())
+    store.log("kept_earlier", methods=sorted(back))
+    return plan
+
+
+def _earlier(store: Store) -> Plan | None:
+    """Return what the folder was a run of, if it was one."""
+    return None if store.read_json("suite.json") is None else open_run(store.root)[1]
+
+
+def _remember(store: Store, plan: Plan, earlier: Plan | None) -> Plan:
     """Note what this run is; return it together with what the folder had of the same suite."""
     store.sweep()
-    before = store.read_json("suite.json")
-    if before is not None:
-        _, earlier = open_run(store.root)
+    if earlier is not None:
         plan = make_plan(plan.suite.joined(earlier.suite), {**earlier.facts, **plan.facts})
     store.write_json("suite.json", plan.suite.to_dict())
     store.write_json("methods.json", {name: f.to_dict() for name, f in plan.facts.items()})

@@ -149,15 +149,22 @@ class Suite:
             suite = replace(suite, folds=numbers)
         return suite
 
+    def differs(self, other: Suite) -> str:
+        """Return the first setting besides the selection that differs; "" if none does.
+
+        Datasets, folds, methods and models are what a part of a suite selects.
+        """
+        chosen = {"datasets", "folds", "methods", "classifiers", "regressors"}
+        settings = [f.name for f in fields(self) if f.name not in chosen]
+        return next((n for n in settings if getattr(self, n) != getattr(other, n)), "")
+
     def joined(self, earlier: Suite) -> Suite:
         """Return this suite with what an earlier part of it had besides.
 
         Where both name a method or a model, this one counts. Other settings must be equal, or the
         earlier suite has no part in it.
         """
-        chosen = {"datasets", "folds", "methods", "classifiers", "regressors"}
-        settings = [f.name for f in fields(self) if f.name not in chosen]
-        if any(getattr(self, n) != getattr(earlier, n) for n in settings):
+        if self.differs(earlier):
             return self
         mine = {m.label: m for m in self.methods}
         return replace(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
-import cel
-from cel.cli import bench, data, listing
+from cel.cli import data, listing, stores
 from cel.cli.compare import compare
-from cel.cli.output import errors
+from cel.cli.output import errors, level, set_level
 from cel.cli.report import report
+from cel.cli.running import run
 from cel.errors import CelError
 
 __all__ = ["app", "main"]
@@ -21,15 +22,16 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
 app.add_typer(listing.list_app, name="list")
 for _command in (
-    bench.run,
-    bench.status,
-    bench.clean,
-    bench.merge,
-    bench.export,
+    run,
+    stores.status,
+    stores.clean,
+    stores.merge,
+    stores.export,
     listing.check,
     compare,
     report,
@@ -39,6 +41,8 @@ for _command in (
 
 def _version(asked: bool) -> None:
     if asked:
+        import cel
+
         typer.echo(f"cel {cel.__version__}")
         raise typer.Exit
 
@@ -46,19 +50,37 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+        bool,
+        typer.Option(
+            "--version", help="Show the version and stop.", callback=_version, is_eager=True
+        ),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Results and errors only.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Every step, and tracebacks of errors.")
     ] = False,
 ) -> None:
-    """Keep commands in groups even while there is only one."""
+    """Counterfactual explanations: datasets, methods and one controlled benchmark."""
+    set_level(quiet=quiet, verbose=verbose)
 
 
 def main() -> None:
-    """Run the program; a CelError becomes one red line and exit code 2."""
+    """Run the program; a mistake that can be named becomes one red line and exit code 2."""
     try:
         app()
-    except CelError as error:
-        text = " ".join(str(error).split())
+    except BrokenPipeError:  # `cel list methods | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (CelError, OSError) as error:
+        if level() > 0:
+            errors().print_exception()
         errors().print(
-            f"error: {text}", style="red", markup=False, highlight=False, soft_wrap=True
+            f"error: {_told(error)}", style="red", markup=False, highlight=False, soft_wrap=True
         )
         sys.exit(2)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and not isinstance(error, CelError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

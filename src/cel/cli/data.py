@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cel.cli.output import JSON, console, errors, print_json
-from cel.errors import ConfigError, DataError
+from cel.errors import CelError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from cel.datasets.catalogue import Summary
@@ -32,13 +32,13 @@ def list_(as_json: bool = JSON) -> None:
     """Show every dataset: rows, features, classes, label shares, and whether it is at hand."""
     from rich.table import Table
 
-    from cel.datasets.catalogue import summarise
+    from cel.datasets.catalogue import DATASETS, describe_any
 
-    found = [summarise(d) for d in _datasets()]
+    found = [describe_any(name) for name in DATASETS.names()]
     if as_json:
         print_json([asdict(s) for s in found])
         return
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for title in ("name", "task", "rows", "cat.", "num.", "classes", "label shares", "found"):
         table.add_column(title, justify="right" if title in ("rows", "cat.", "num.") else "left")
     for s in found:
@@ -65,18 +65,35 @@ def _cells(s: Summary) -> list[str]:
     return [s.name, s.task, *numbers, classes, shares + more, mark]
 
 
+NAME = typer.Argument(help="A dataset by name, or the path of a card (.yaml).")
+
+
 @app.command()
-def describe(name: str, as_json: bool = JSON) -> None:
+def describe(name: str = NAME, as_json: bool = JSON) -> None:
     """Show the card of a dataset: source, licence, features, constraints, traps."""
     from cel.cli.cards import print_card
-    from cel.datasets.catalogue import summarise
+    from cel.datasets.catalogue import describe_any, summarise
 
-    dataset = _datasets(name)[0]
+    dataset = _any_dataset(name)
+    if dataset is None:
+        print_json(asdict(describe_any(name)))
+        return
     summary = summarise(dataset)
     if as_json:
         print_json({**asdict(summary), "card": dataset.card.model_dump(mode="json")})
     else:
         print_card(dataset.card, summary)
+    if not summary.found and (dataset.card.generator or dataset.find()):
+        raise DataError(f"{name}: the card does not fit its file: {summary.note}")
+
+
+def _any_dataset(name: str) -> FileDataset | None:
+    """Return a dataset that has a card; None for those of other packages without one."""
+    from cel.datasets import load_dataset
+    from cel.datasets.file_dataset import FileDataset
+
+    found = load_dataset(name)
+    return found if isinstance(found, FileDataset) else None
 
 
 @app.command()
@@ -102,9 +119,17 @@ def fetch(name: str = typer.Argument("all", help="A dataset, a card, or all.")) 
 
 
 @app.command()
-def verify(as_json: bool = JSON) -> None:
-    """Check the files at hand: hashes, contents, and the counts of the paper's table."""
-    rows = [_verify(d) for d in _datasets()]
+def verify(
+    names: list[str] = typer.Argument(
+        None, help="Datasets by name or cards (.yaml); all that are at hand by default."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Check files against their cards: hashes, contents, and the counts of the paper's table.
+
+    Ends with code 2 when a file is wrong, and when one that was asked for is missing.
+    """
+    rows = [_verify(d) for n in names or ["all"] for d in _datasets(n)]
     if as_json:
         print_json(rows)
     else:
@@ -112,7 +137,8 @@ def verify(as_json: bool = JSON) -> None:
             style = {"ok": "green", "wrong": "red"}.get(row["status"])
             line = f"{row['name']}: {row['status']} {row['detail']}".rstrip()
             console().print(line, style=style, markup=False, soft_wrap=True)
-    wrong = [row["name"] for row in rows if row["status"] == "wrong"]
+    bad = ("wrong", "missing") if names else ("wrong",)
+    wrong = [row["name"] for row in rows if row["status"] in bad]
     if wrong:
         raise DataError(f"wrong: {', '.join(wrong)}; see the details above")
 
@@ -147,7 +173,11 @@ def init(
         raise ConfigError(f"{card}: exists already; delete it or choose another name with -o")
     guess = guess_card(path, target)
     write_card(guess, card)
-    load_card(card)
+    try:
+        load_card(card)
+    except CelError:
+        card.unlink()  # what cannot be read again is not left behind
+        raise
     for remark in guess.remarks:
         typer.echo(remark)
     typer.echo(f"wrote {card}; edit it, then: cel.load_dataset({str(card)!r})")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cel.cli.output import console
+from cel.cli.output import console, print_json
 from cel.cli.tables import show_table
 from cel.errors import ConfigError
 from cel.registry import look_in
@@ -16,12 +15,12 @@ from cel.registry import look_in
 __all__ = ["check", "list_app"]
 
 list_app = typer.Typer(help="List methods, models, metrics and suites.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def _print(rows: list[dict[str, Any]], title: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(rows))
+        print_json(rows)
         return
     columns = list(rows[0]) if rows else []
     show_table(title, columns, [[_cell(r[c]) for c in columns] for r in rows])
@@ -39,21 +38,33 @@ def list_methods(as_json: AsJson = False) -> None:
     from cel.cf_methods import METHODS
     from cel.protocols import Support
 
-    rows = []
-    for name, cls in METHODS.items():
-        line: dict[str, Any] = {
+    common = frozenset.intersection(*(frozenset(c.supports) for _, c in METHODS.items()))
+    if as_json:
+        rows = [
+            {
+                "name": name, "scope": cls.scope.value,
+                "tasks": sorted(t.value for t in cls.tasks),
+                "needs": sorted(n.value for n in cls.needs),
+                "supports": sorted(s.value for s in cls.supports), "version": cls.version,
+                "reference": cls.reference,
+            }
+            for name, cls in METHODS.items()
+        ]  # fmt: skip
+        print_json(rows)
+        return
+    lines = [
+        {
             "name": name,
             "scope": cls.scope.value,
-            "tasks": sorted(t.value for t in cls.tasks),
-            "needs": sorted(n.value for n in cls.needs),
+            "tasks": ", ".join(sorted(t.value for t in cls.tasks)),
+            "needs": ", ".join(sorted(n.value.replace("_", " ") for n in cls.needs)) or "-",
+            "also": ", ".join(sorted(s.value for s in cls.supports - common)) or "-",
         }
-        if as_json:
-            line["supports"] = sorted(s.value for s in cls.supports)
-            line["reference"] = cls.reference
-        else:
-            line |= {s.value: s in cls.supports for s in Support}
-        rows.append(line)
-    _print(rows, "methods", as_json)
+        for name, cls in METHODS.items()
+    ]
+    _print(lines, "methods", as_json)
+    every = ", ".join(sorted(s.value for s in Support if s in common))
+    console().print(f"every method handles: {every}; `also`: what it handles besides", style="dim")
 
 
 @list_app.command("models")
@@ -96,7 +107,7 @@ def _first_line(thing: Any) -> str:
 
 
 def check(
-    name: Annotated[str, typer.Argument(help="MODULE:CLASS, or the name of a method")],
+    name: Annotated[str, typer.Argument(help="module:Class, or the name of a method.")],
     as_json: AsJson = False,
 ) -> None:
     """Run the contract suite on a method."""
@@ -109,7 +120,7 @@ def check(
     reports = check_method(cls)
     failed = [r for r in reports if not r.passed]
     if as_json:
-        typer.echo(json.dumps([vars(r) for r in reports]))
+        print_json([vars(r) for r in reports])
     else:
         rows = [[r.problem, r.check, "ok" if r.passed else "FAILED", r.message] for r in reports]
         show_table(f"contract of {cls.__name__}", ["problem", "check", "result", "message"], rows)

@@ -1,8 +1,9 @@
-"""What commands print: tables for people, JSON for programs."""
+"""What commands print: tables for people, JSON for programs, notes that -q leaves out."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +12,43 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JSON", "console", "errors", "print_json"]
+__all__ = ["JSON", "console", "errors", "level", "notes", "print_json", "set_level"]
 
 JSON = typer.Option(False, "--json", help="Print JSON instead of a table.")
+PIPED_WIDTH = 200  # of tables that go into a file, unless COLUMNS says otherwise
+_LEVEL = {"now": 0}  # -1 quiet, 0 usual, 1 verbose
+
+
+def set_level(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Choose how much is said; what is neither quiet nor verbose stays as it was."""
+    if quiet or verbose:
+        _LEVEL["now"] = -1 if quiet else 1
+
+
+def level() -> int:
+    """Return -1 for quiet, 0 for the usual, 1 for verbose."""
+    return _LEVEL["now"]
 
 
 def console() -> Console:
-    """Return the console for results; piped tables are as wide as they need to be."""
+    """Return the console for results; piped tables are as wide as COLUMNS, or as they need."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=200)
+    if sys.stdout.isatty():
+        return Console()
+    given = os.environ.get("COLUMNS", "")
+    return Console(width=int(given) if given.isdigit() and int(given) > 0 else PIPED_WIDTH)
+
+
+def notes() -> Console:
+    """Return the console for remarks and progress; with -q it says nothing."""
+    made = console()
+    made.quiet = level() < 0
+    return made
 
 
 def errors() -> Console:
-    """Return the console for problems and progress."""
+    """Return the console for problems."""
     from rich.console import Console
 
     return Console(stderr=True)
@@ -32,4 +56,4 @@ def errors() -> Console:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on stdout."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))

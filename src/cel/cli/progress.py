@@ -1,7 +1,9 @@
-"""Live progress of a run."""
+"""How a run is going: bars on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
+import threading
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,25 +11,31 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["RunProgress"]
+__all__ = ["PlainProgress", "RunProgress", "make_progress"]
 
 
 STAGES = ("predictor", "density", "explain", "score")
+HEARTBEAT_S = 60.0
+WORDS = {
+    "fail": "[red]failed[/] {label}: {reason}",
+    "stack_failed": "[yellow]not trained together[/] {label}: {reason}; trying one by one",
+    "worker_died": "[yellow]a worker died[/] at {label}; trying again",
+}
 
 
-class RunProgress:
-    """A bar per stage with what is running now; failures are printed as they happen."""
+def make_progress(console: Console, *, verbose: bool = False) -> RunProgress | PlainProgress:
+    """Return bars for a terminal, and lines for a file or a pipe."""
+    kind = RunProgress if console.is_terminal else PlainProgress
+    return kind(console, verbose=verbose)
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._bars = Progress(
-            TextColumn("[bold]{task.description:<9}"), BarColumn(), MofNCompleteColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console,
-        )  # fmt: skip
-        self._ids: dict[str, Any] = {}
+
+class _Progress:
+    """What both kinds share: failures are printed as they happen, with `verbose` every cell."""
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        self.console, self.verbose = console, verbose
 
     def __enter__(self) -> Self:
-        self._bars.start()
         return self
 
     def __exit__(
@@ -37,6 +45,37 @@ class RunProgress:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def stop(self) -> None:
+        """End the display."""
+
+    def _say(self, event: dict[str, Any]) -> None:
+        """Print what should not scroll away."""
+        kind = event["event"]
+        safe = {k: escape(str(v)) for k, v in event.items()}
+        if kind in WORDS:
+            self.console.print(WORDS[kind].format(**safe), highlight=False, soft_wrap=True)
+        elif self.verbose and kind in ("done", "skip"):
+            told = f"{event['wall_s']:.1f} s" if kind == "done" else str(event.get("reason", ""))
+            self.console.print(
+                f"{kind} {safe['label']}: {escape(told)}", highlight=False, soft_wrap=True
+            )
+
+
+class RunProgress(_Progress):
+    """A bar per stage with what is running now."""
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        super().__init__(console, verbose=verbose)
+        self._bars = Progress(
+            TextColumn("[bold]{task.description:<9}"), BarColumn(), MofNCompleteColumn(),
+            TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console,
+        )  # fmt: skip
+        self._ids: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
 
     def stop(self) -> None:
         """End the live display."""
@@ -58,13 +97,73 @@ class RunProgress:
             self._bars.advance(self._ids["score"])
         self._say(event)
 
-    def _say(self, event: dict[str, Any]) -> None:
-        """Print what should not scroll away."""
-        words = {
-            "fail": "[red]failed[/] {label}: {reason}",
-            "stack_failed": "[yellow]not trained together[/] {label}: {reason}; trying one by one",
-            "worker_died": "[yellow]a worker died[/] at {label}; trying again",
-        }
-        if event["event"] in words:
-            safe = {k: escape(str(v)) for k, v in event.items()}
-            self.console.print(words[event["event"]].format(**safe), highlight=False)
+
+class PlainProgress(_Progress):
+    """A line when a block is finished, and at least one a minute, each sent at once.
+
+    Args:
+        console: where lines go.
+        verbose: name every cell.
+        every: seconds between lines when nothing else is said.
+    """
+
+    def __init__(
+        self, console: Console, *, verbose: bool = False, every: float = HEARTBEAT_S
+    ) -> None:
+        super().__init__(console, verbose=verbose)
+        self.every = every
+        self.open = self.ended = self.failed = 0
+        self._now = ""
+        self._started = self._told = time.monotonic()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the heartbeat."""
+        self._over.set()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Note one event; print a line where a block begins or ends."""
+        kind = event["event"]
+        self._say(event)
+        if kind == "plan":
+            self.open = event["open"]
+            self._line(
+                f"{event['open']} of {event['total']} cells to do in {event['blocks']} blocks"
+            )
+        elif kind == "start":
+            self._now = event["label"]
+            if event["kind"] != "cell":
+                self._line(f"training models of {event['label']}")
+        elif kind in ("done", "skip", "fail"):
+            self.ended += 1
+            self.failed += kind == "fail"
+
+    def _beat(self) -> None:
+        while not self._over.wait(min(1.0, self.every / 4)):
+            if time.monotonic() - self._told >= self.every:
+                self._line(f"at {self._now}" if self._now else "starting workers")
+
+    def _line(self, text: str) -> None:
+        with self._lock:
+            self._told = time.monotonic()
+            clock = time.strftime("%H:%M:%S")
+            failed = f", {self.failed} failed" if self.failed else ""
+            done = f"{self.ended}/{self.open} cells{failed}{self._left()}"
+            self.console.print(f"{clock} {done}; {text}", markup=False, highlight=False,
+                               soft_wrap=True)  # fmt: skip
+            if not self.console.quiet:
+                self.console.file.flush()
+
+    def _left(self) -> str:
+        """How long the rest takes at the pace so far, once there is a pace."""
+        spent = time.monotonic() - self._started
+        if self.ended < 5 or spent < 10 or not self.open:
+            return ""
+        left = spent / self.ended * (self.open - self.ended)
+        return f", about {left / 60:.0f} min left" if left >= 90 else f", about {left:.0f} s left"

@@ -21,7 +21,15 @@ from cel.preprocessing import PreprocessingPipeline
 from cel.protocols import Task
 from cel.registry import Registry
 
-__all__ = ["DATASETS", "Summary", "card_dataset", "load_dataset", "mismatches", "summarise"]
+__all__ = [
+    "DATASETS",
+    "Summary",
+    "card_dataset",
+    "describe_any",
+    "load_dataset",
+    "mismatches",
+    "summarise",
+]
 
 DATASETS: Registry[Callable[..., DatasetBase]] = Registry("dataset", group="cel.datasets")
 """Name -> callable that takes options and returns a dataset."""
@@ -129,6 +137,42 @@ def summarise(dataset: FileDataset) -> Summary:
         outputs=len(table.target.names),
         note="; ".join(table.notes),
     )
+
+
+def describe_any(name: str) -> Summary:
+    """Return one line about any registered dataset, those of other packages included.
+
+    A dataset that cannot be loaded is a line, too: its note says why.
+    """
+    try:
+        dataset = load_dataset(name)
+        if isinstance(dataset, FileDataset):
+            return summarise(dataset)
+        table = dataset.table
+    except (DataError, ConfigError, OSError) as error:
+        return _unknown(name, str(error))
+    space, target = dataset.raw_space, dataset.target
+    labels = sum(f.categories is not None and len(f.categories) > 0 for f in space)
+    classes = target.n_outputs if dataset.task is Task.CLASSIFICATION else None
+    return Summary(
+        name=name,
+        task=dataset.task.value,
+        rows=len(dataset),
+        categorical=labels,
+        numerical=len(space) - labels,
+        classes=classes,
+        label_shares=_shares(np.asarray(table.y), classes) if classes else {},
+        found=True,
+        outputs=len(target.names),
+        note="of another package",
+    )
+
+
+def _unknown(name: str, note: str) -> Summary:
+    return Summary(
+        name=name, task="unknown", rows=None, categorical=0, numerical=0, classes=None,
+        label_shares={}, found=False, note=note,
+    )  # fmt: skip
 
 
 def mismatches(found: Summary, card: DatasetCard) -> list[str]:

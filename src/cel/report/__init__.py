@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cel.report.html import Report, write_report
+from cel.report.html import Report, write_report, write_shipped_report
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "write_report", "write_shipped_report"]

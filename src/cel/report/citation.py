@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Any
 
 import cel
 from cel.report.source import RunData
 
-__all__ = ["bibtex", "citation"]
+__all__ = ["PAPER", "bibtex", "citation"]
+
+PAPER = r"""@misc{furman_cel,
+  title        = {{CEL}: Comprehensive Counterfactual Explanations Library and Benchmark},
+  author       = {Furman, Oleksii and Lenkiewicz, {\L}ukasz and Musia{\l}ek, Marcel
+                  and Zi{\k{e}}ba, Maciej},
+  howpublished = {Wroc{\l}aw University of Science and Technology},
+}"""
+AUTHORS = (
+    r"Furman, Oleksii and Lenkiewicz, {\L}ukasz and Musia{\l}ek, Marcel and Zi{\k{e}}ba, Maciej"
+)
 
 
-def bibtex(suite: str, version: str, year: int) -> str:
-    """Return a BibTeX entry of a run."""
+def bibtex(suite: str, version: str, year: int, commit: str = "") -> str:
+    """Return two BibTeX entries: the paper, and the library with the run."""
+    key = re.sub(r"\W+", "_", suite) or "run"
     fields = {
-        "title": "{CEL}: Counterfactual Explanations Library and Benchmark",
-        "author": "{The CEL developers}",
+        "title": "{CEL}, the library",
+        "author": AUTHORS,
         "year": str(year),
         "version": version,
-        "note": f"Benchmark suite {suite}",
+        "note": f"Benchmark suite {_plain(suite)}" + (f", commit {commit[:12]}" if commit else ""),
         "url": "https://github.com/ofurman/counterfactuals",
     }
     lines = [f"  {name:<8}= {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@software{{cel_{suite}_{year},", *lines, "}"])
+    return "\n".join([PAPER, "", f"@software{{cel_{key}_{year},", *lines, "}"])
+
+
+def _plain(text: str) -> str:
+    """A name without what BibTeX and LaTeX read as commands."""
+    return re.sub(r"[^\w .,:/+-]", "", text).replace("_", r"\_")
 
 
 def citation(run: RunData) -> dict[str, Any]:
     """Return BibTeX, suite, environment and the last day on which something was computed."""
-    environment = run.store.read_json("environment.json") or {}
-    moments = [
-        path.stat().st_mtime
-        for path in (run.store.root / "log.jsonl", run.store.root / "suite.json")
-        if path.exists()
-    ]
-    moment = datetime.datetime.fromtimestamp(max(moments, default=0), tz=datetime.UTC)
+    if run.store is None:
+        environment: dict[str, Any] = {"cel": cel.__version__}
+        suite, moment = run.suite.to_dict(), datetime.datetime.now(tz=datetime.UTC)
+        computed = f"before the release of {cel.__version__}"
+    else:
+        environment = run.store.read_json("environment.json") or {}
+        suite = run.store.read_json("suite.json")
+        files = (run.store.root / "log.jsonl", run.store.root / "suite.json")
+        moments = [path.stat().st_mtime for path in files if path.exists()]
+        moment = datetime.datetime.fromtimestamp(max(moments, default=0), tz=datetime.UTC)
+        computed = moment.date().isoformat()
+    version = str(environment.get("cel", cel.__version__))
     return {
-        "bibtex": bibtex(
-            run.suite.name, str(environment.get("cel", cel.__version__)), moment.year
-        ),
-        "suite": run.store.read_json("suite.json"),
+        "bibtex": bibtex(run.suite.name, version, moment.year, str(environment.get("commit", ""))),
+        "suite": suite,
         "environment": environment,
-        "computed": moment.date().isoformat(),
+        "computed": computed,
+        "shipped": run.store is None,
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from cel.benchmark import Block
 from cel.report.board import rankings, short
 from cel.report.catalogue import (
     PARADIGMS,
@@ -26,6 +27,7 @@ from cel.report.drilldown import Sample, encode_samples, stored_results, take_sa
 from cel.report.figures import FIGURES, figure_parts
 from cel.report.source import RunData
 from cel.report.tables import BASELINE, Entry, PaperTable
+from cel.result import ExplanationResult
 
 __all__ = ["page_data"]
 
@@ -166,15 +168,27 @@ def _from_results(run: RunData) -> tuple[list[Sample], pd.DataFrame]:
     parts = []
     paradigm = run.cells.drop_duplicates(["dataset", "method"])
     groups = paradigm.set_index(["dataset", "method"])["paradigm"]
-    for block, results in stored_results(run.store, run.plan):
+    for block, results in _blocks(run):
         if not results:
             continue
-        samples.setdefault((block.dataset, block.model), take_sample(block, results))
+        place = (block.dataset, block.model)
+        taken = take_sample(block, results)
+        if place not in samples:
+            samples[place] = taken
+        elif samples[place].fold == block.fold and len(run.parts) > 1:
+            samples[place] = samples[place].with_results(taken)
         for name in {groups[block.dataset, m] for m in results}:
             same = {m: r for m, r in results.items() if groups[block.dataset, m] == name}
             about = {"paradigm": name, "dataset": block.dataset, "model": block.model}
             parts.append(on_common_rows(same).assign(**about))
     return list(samples.values()), pool_common(parts, ["paradigm", "dataset", "model"])
+
+
+def _blocks(run: RunData) -> Iterator[tuple[Block, dict[str, ExplanationResult]]]:
+    """Stored results of the run, or of all runs that were brought together."""
+    for part in run.parts or (run,):
+        if part.store is not None:
+            yield from stored_results(part.store, part.plan)
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ class Sample:
     model: str
     fold: int
     results: Mapping[str, ExplanationResult] = field(default_factory=dict)
+
+    def with_results(self, other: Sample) -> Sample:
+        """Return the sample with the methods of another run of the same rows besides."""
+        return replace(self, results={**other.results, **self.results})
 
 
 def stored_results(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,11 +13,12 @@ from cel.errors import MissingDependencyError, StoreError
 from cel.paths import unlinked, write_text
 from cel.report.data import page_data
 from cel.report.figures import write_figures
+from cel.report.gathered import gather_runs, read_shipped
 from cel.report.paper_latex import tables_to_latex
-from cel.report.source import read_run
+from cel.report.source import RunData
 from cel.report.tables import paper_tables
 
-__all__ = ["Report", "page_html", "write_report"]
+__all__ = ["Report", "page_html", "write_report", "write_shipped_report"]
 
 STYLES = ("base.css", "tables.css", "parts.css", "screens.css")
 SCRIPTS = (
@@ -34,50 +36,79 @@ class Report:
         page: the HTML page.
         files: everything, the page included.
         cells: cells with scores.
+        left_out: parts that could not be made, with the reason.
     """
 
     page: Path
     files: tuple[Path, ...]
     cells: int
+    left_out: tuple[str, ...] = ()
 
 
 def write_report(
-    folder: str | Path, out: str | Path | None = None, *, baselines: bool = True
+    folder: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    baselines: bool = True,
 ) -> Report:
     """Write the report of a run: index.html, scores.csv, tables.tex, suite.json and figures.
 
     Args:
-        folder: of the run.
-        out: where to write; by default `report` inside the run.
+        folder: of the run, or several folders of runs for one page.
+        out: where to write; by default `report` inside the (first) run.
         baselines: show shipped scores of methods that were not run.
     """
-    run = read_run(folder, baselines=baselines)
+    folders = [folder] if isinstance(folder, str | Path) else list(folder)
+    run = gather_runs(folders, baselines=baselines)
     if run.scores.empty:
-        raise StoreError(f"{folder} has no scores yet; look with: cel status {folder}")
-    target = Path(out) if out is not None else run.store.at("report")
-    target.mkdir(parents=True, exist_ok=True)
+        raise StoreError(f"{folders[0]} has no scores yet; look with: cel status {folders[0]}")
+    inside = run.store.at("report") if run.store is not None else Path(folders[0]) / "report"
+    return _write(run, Path(out) if out is not None else inside)
+
+
+def write_shipped_report(name: str, out: str | Path) -> Report:
+    """Write the report of the scores of a suite that come with the package.
+
+    Args:
+        name: "quick", "standard" or "paper".
+        out: where to write.
+    """
+    return _write(read_shipped(name), Path(out))
+
+
+def _write(run: RunData, target: Path) -> Report:
     tables = paper_tables(run.scores, run.cells)
+    left: list[str] = []
     texts = {
-        "index.html": page_html(page_data(run, tables)),
+        "index.html": page_html(page_data(run, tables), left),
         "tables.tex": tables_to_latex(tables),
         "scores.csv": run.scores.to_csv(index=False),
         "suite.json": json.dumps(run.suite.to_dict(), indent=1, default=str),
     }
+    target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_text(target / name, text)
     files = [target / name for name in texts]
-    files += write_figures(run.scores, unlinked(target, "figures"))
+    try:
+        files += write_figures(run.scores, unlinked(target, "figures"))
+    except MissingDependencyError as error:
+        left.append(f"figures: {error}")
     done = int((run.cells["state"] == "done").sum())
-    return Report(target / "index.html", tuple(files), done)
+    return Report(target / "index.html", tuple(files), done, tuple(left))
 
 
-def page_html(data: dict[str, Any]) -> str:
-    """Return the whole page: style, data, plotly and scripts inside."""
+def page_html(data: dict[str, Any], left_out: list[str] | None = None) -> str:
+    """Return the whole page: style, data, plotly and scripts inside.
+
+    Args:
+        data: of `page_data`.
+        left_out: receives what the page has to do without; None refuses to do without.
+    """
     page = _asset("page.html")
     parts = {
         "TITLE": f"CEL report: {_escape(str(data['meta']['suite']))}",
         "STYLE": "\n".join(_asset(name) for name in STYLES),
-        "PLOTLY": _plotly(),
+        "PLOTLY": _plotly(left_out),
         "DATA": _json(data),
         "SCRIPT": "\n".join(_asset(name) for name in SCRIPTS),
     }
@@ -92,11 +123,15 @@ def _asset(name: str) -> str:
     return (resources.files("cel.report") / "assets" / name).read_text(encoding="utf8")
 
 
-def _plotly() -> str:
+def _plotly(left_out: list[str] | None) -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise MissingDependencyError("plotly", "report") from None
+        missing = MissingDependencyError("plotly", "report")
+        if left_out is None:
+            raise missing from None
+        left_out.append(f"interactive plots: {missing}")
+        return "/* plotly is not installed */"
     return str(get_plotlyjs())
 
 

@@ -2,91 +2,169 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pandas as pd
 
-from cel.metrics import METRICS
+from cel.report.catalogue import (
+    dataset_title,
+    method_order,
+    method_title,
+    metric_info,
+    model_title,
+)
 
-__all__ = ["escape", "shown", "to_latex"]
+__all__ = ["HEAD", "escape", "number", "shown", "to_latex"]
 
-DEFAULT = ["coverage", "validity", "sparsity", "l2_hamming", "log_density", "lof", "time_s"]
+HEAD = (
+    "% Needs in the preamble: \\usepackage{booktabs,multirow,graphicx}\n"
+    "% Numbers are mean and sample standard deviation over folds; the deviation has two digits,\n"
+    "% the mean as many decimals. Bold: the best mean of a dataset and those that round to it.\n"
+)
+DEFAULT = ["success", "mae", "sparsity", "l2_hamming", "log_density", "lof", "ms_per_row"]
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+}  # fmt: skip
+_ARROWS = {"higher": r"\,$\uparrow$", "lower": r"\,$\downarrow$"}
 
 
 def escape(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
-    return text.replace("\\", "").replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    r"""Return text that LaTeX prints as it is.
+
+    >>> escape("50% of a_b")
+    '50\\% of a\\_b'
+    """
+    plain = " ".join(str(text).split())
+    return "".join(_SPECIAL.get(c, c) for c in plain)
 
 
 def shown(mean: float, std: float) -> str:
     """Return mean and standard deviation with as many digits as they deserve.
 
-    >>> shown(0.123, 0.0456)
-    '0.12±0.05'
+    The deviation gets two digits, the mean as many decimals. Without a deviation the mean gets
+    three digits.
+
+    >>> shown(0.12345, 0.00456)
+    '0.1235±0.0046'
+    >>> shown(1234.5, 87.6)
+    '1234±88'
+    >>> shown(-0.0001, 0.01)
+    '0.000±0.010'
     >>> shown(float("nan"), 0.0)
     '–'
     """
     if not np.isfinite(mean):
         return "–"
-    digits = 2 if abs(mean) < 100 else 0
-    if abs(mean) >= 1e5:
+    digits = _decimals(mean, std)
+    if abs(mean) >= 1e6:
         return f"{mean:.1e}"
-    spread = f"±{std:.{digits}f}" if np.isfinite(std) else ""
-    return f"{mean:.{digits}f}{spread}"
+    text = f"{mean:.{digits}f}"
+    if float(text) == 0:
+        text = text.removeprefix("-")
+    return text + (f"±{std:.{digits}f}" if np.isfinite(std) else "")
 
 
-def _arrow(metric: str) -> str:
-    better = METRICS.get(metric).better if metric in METRICS else "none"
-    return {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}.get(better, "")
+def _decimals(mean: float, std: float) -> int:
+    """Decimals so that the deviation has two digits; without one, the mean three."""
+    if np.isfinite(std) and std > 0:
+        return int(np.clip(1 - math.floor(math.log10(std)), 0, 4))
+    if mean == 0 or float(mean).is_integer():
+        return 2 if abs(mean) < 100 else 0
+    return int(np.clip(2 - math.floor(math.log10(abs(mean))), 0, 4))
 
 
-def to_latex(summary: pd.DataFrame, metrics: list[str] | None = None, caption: str = "") -> str:
+def number(mean: float, std: float, *, best: bool = False) -> str:
+    r"""Return a number for math mode, with a true minus; only the mean of the best is bold.
+
+    >>> number(-0.5, 0.011, best=True)
+    '$\\mathbf{-0.500} \\pm 0.011$'
+    >>> number(float("nan"), 0.0)
+    '--'
+    """
+    text = shown(mean, std)
+    if text == "–":
+        return "--"
+    value, sign, spread = text.partition("±")
+    if "e" in value:
+        digits, _, power = value.partition("e")
+        value = rf"{digits}\cdot 10^{{{int(power)}}}"
+    value = rf"\mathbf{{{value}}}" if best else value
+    return f"${value} \\pm {spread}$" if sign else f"${value}$"
+
+
+def to_latex(
+    summary: pd.DataFrame, metrics: list[str] | None = None, caption: str = "", suite: str = ""
+) -> str:
     """Return a table of datasets and methods against metrics, one per model.
 
     Args:
         summary: as returned by `cel.benchmark.summarise`.
         metrics: columns; by default the usual ones that are there.
         caption: printed above each table, followed by the model.
+        suite: name of the suite, for captions without a text and for labels.
     """
-    columns = [m for m in (metrics or DEFAULT) if m in set(summary["metric"])]
-    parts = [_one(part, columns, f"{caption} {model}".strip())
-             for model, part in summary.groupby("model")]  # fmt: skip
-    return "\n".join(parts)
+    known = set(summary["metric"])
+    title = caption or (f"Suite {suite}" if suite else "Scores")
+    parts = []
+    for model, part in summary.groupby("model"):
+        filled = part.dropna(subset=["mean"])["metric"]
+        columns = [m for m in (metrics or DEFAULT) if m in known and (metrics or m in set(filled))]
+        name = f"{title}, {model_title(str(model))}"
+        label = re.sub(r"[^a-z0-9]+", "-", f"{suite or 'scores'}-{model}".lower()).strip("-")
+        parts.append(_one(part, columns, name, label))
+    return HEAD + "\n".join(parts)
 
 
-def _one(summary: pd.DataFrame, metrics: list[str], caption: str) -> str:
-    head = " & ".join(["", "method", *(escape(m) + _arrow(m) for m in metrics)])
+def _one(summary: pd.DataFrame, metrics: list[str], caption: str, label: str) -> str:
+    titles = [escape(metric_info(m).title) + _ARROWS.get(metric_info(m).better, "")
+              for m in metrics]  # fmt: skip
+    folds = int(summary["folds"].max())
+    over = f"mean and sample standard deviation over {folds} folds" if folds > 1 else "one fold"
     lines = [
-        r"\begin{table}[ht]\centering\scriptsize",
-        rf"\caption{{{escape(caption)}}}",
+        r"\begin{table*}[ht]",
+        r"\centering\small",
+        rf"\caption{{{escape(caption)}: {over}.}}",
+        rf"\label{{tab:{label}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{ll{'r' * len(metrics)}}}",
         r"\toprule",
-        head + r" \\",
+        " & ".join(["Dataset", "Method", *titles]) + r" \\",
     ]
     for dataset, part in summary.groupby("dataset"):
         lines.append(r"\midrule")
         best = {m: _best(part[part["metric"] == m], m) for m in metrics}
-        for i, (method, rows) in enumerate(part.groupby("method")):
-            values = rows.set_index("metric")
-            cells = [_cell(values, m, best[m], str(method)) for m in metrics]
-            name = escape(str(dataset)) if i == 0 else ""
-            lines.append(" & ".join([name, escape(str(method)), *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+        by_method = {str(m): rows for m, rows in part.groupby("method")}
+        for i, method in enumerate(method_order(by_method)):
+            values = by_method[method].set_index("metric")
+            cells = [_cell(values, m, method in best[m]) for m in metrics]
+            name = escape(dataset_title(str(dataset))) if i == 0 else ""
+            lines.append(" & ".join([name, escape(method_title(method)), *cells]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""]
     return "\n".join(lines)
 
 
 def _best(rows: pd.DataFrame, metric: str) -> set[str]:
-    better = METRICS.get(metric).better if metric in METRICS else "none"
+    """Methods whose mean is best, and those that cannot be told from it as printed.
+
+    Nobody is best where all are alike.
+    """
+    better = metric_info(metric).better
     known = rows.dropna(subset=["mean"])
-    if better == "none" or known.empty:
+    if better == "none" or len(known) < 2:
         return set()
-    rounded = known["mean"].round(2)
-    top = rounded.max() if better == "higher" else rounded.min()
-    return set(known["method"][rounded == top])
+    top = known["mean"].max() if better == "higher" else known["mean"].min()
+    line = known[known["mean"] == top].iloc[0]
+    digits = _decimals(float(line["mean"]), float(line["std"]))
+    same = known["method"][known["mean"].round(digits) == round(float(top), digits)]
+    return set() if len(same) == len(known) else set(same)
 
 
-def _cell(values: pd.DataFrame, metric: str, best: set[str], method: str) -> str:
+def _cell(values: pd.DataFrame, metric: str, best: bool) -> str:
     if metric not in values.index:
         return "--"
     mean, std = float(values.loc[metric, "mean"]), float(values.loc[metric, "std"])  # type: ignore[arg-type]
-    text = shown(mean, std).replace("±", r"$\pm$").replace("–", "--")
-    return rf"\textbf{{{text}}}" if method in best else text
+    return number(mean, std, best=best)

@@ -6,18 +6,17 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from cel.report.catalogue import dataset_title, method_title, metric_info
-from cel.report.latex import escape, shown
+from cel.report.latex import HEAD, escape, number
 from cel.report.tables import Entry, Line, PaperTable
 
 __all__ = ["tables_to_latex"]
 
-_ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
+_ARROWS = {"higher": r"\,$\uparrow$", "lower": r"\,$\downarrow$"}
 
 
 def tables_to_latex(tables: Iterable[PaperTable]) -> str:
-    """Return one `table*` per table, ready to be included; needs booktabs and multirow."""
-    head = "% Needs: booktabs, multirow. Mean and sample standard deviation over folds.\n"
-    return head + "\n".join(_one(t) for t in tables)
+    """Return one `table*` per table, ready to be included; the first lines say what it needs."""
+    return HEAD + "% A star: fewer folds than planned.\n" + "\n".join(_one(t) for t in tables)
 
 
 def _one(table: PaperTable) -> str:
@@ -27,35 +26,40 @@ def _one(table: PaperTable) -> str:
     ]
     lines = [
         r"\begin{table*}[ht]",
-        r"\centering\scriptsize",
+        r"\centering\small",
         rf"\caption{{{escape(table.caption)}.}}",
-        rf"\label{{tab:{table.name}}}",
-        rf"\begin{{tabular}}{{l|l|{'r' * len(titles)}}}",
+        rf"\label{{tab:{table.name.replace('_', '-')}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{ll{'r' * len(titles)}}}",
         r"\toprule",
-        " & ".join(["", "Method", *titles]) + r" \\",
+        " & ".join(["Dataset", "Method", *titles]) + r" \\",
     ]
     kept = [line for line in table.lines if line.printed]
     for dataset, group in groupby(kept, key=lambda line: line.dataset):
         lines += [r"\midrule", *_block(dataset, list(group))]
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""]
     return "\n".join(lines)
 
 
 def _block(dataset: str, group: Sequence[Line]) -> list[str]:
     name = rf"\multirow{{{len(group)}}}{{*}}{{{escape(dataset_title(dataset))}}}"
+    alike = [_all_best([line.entries[i] for line in group]) for i in range(len(group[0].entries))]
     out = []
     for i, line in enumerate(group):
-        cells = [_cell(e) for e in line.entries]
+        cells = [_cell(e, alike[j]) for j, e in enumerate(line.entries)]
         first = name if i == 0 else ""
         out.append(" & ".join([first, escape(method_title(line.method)), *cells]) + r" \\")
     return out
 
 
-def _cell(entry: Entry) -> str:
+def _all_best(entries: Sequence[Entry]) -> bool:
+    """Whether bold would tell nothing: every number of the column has it."""
+    there = [e for e in entries if e.state in ("done", "partial")]
+    return len(there) > 1 and all(e.best for e in there)
+
+
+def _cell(entry: Entry, alike: bool) -> str:
     if entry.state not in ("done", "partial"):
         return rf"\emph{{{escape(entry.state)}}}"
-    mean = 0.0 if abs(entry.mean) < 0.005 else entry.mean  # prints 0.00 and not -0.00
-    text = shown(mean, entry.std).replace("±", r"\pm ")
-    if entry.state == "partial":
-        return f"${text}^*$"
-    return rf"$\mathbf{{{text}}}$" if entry.best else f"${text}$"
+    text = number(entry.mean, entry.std, best=entry.best and not alike)
+    return f"{text}$^*$" if entry.state == "partial" else text

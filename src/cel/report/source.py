@@ -9,6 +9,7 @@ import pandas as pd
 
 from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
 from cel.benchmark.collect import cell_table
+from cel.benchmark.plan import paradigms_of
 from cel.protocols import Task
 from cel.report.catalogue import method_title, scope_of
 from cel.report.tables import BASELINE, baseline_path, with_baselines
@@ -24,19 +25,21 @@ class RunData:
     """A run as the report sees it.
 
     Attributes:
-        store: where results are.
+        store: where results are; None for shipped scores.
         plan: the cells.
         scores: long table: dataset, model, method, fold, metric, value, reason, source, paradigm.
         cells: one line per cell: dataset, model, method, fold, state, reason, rows, source,
             paradigm.
         remarks: what a reader should know about the data.
+        parts: the runs that were brought together, if there are several.
     """
 
-    store: Store
+    store: Store | None
     plan: Plan
     scores: pd.DataFrame
     cells: pd.DataFrame
     remarks: tuple[str, ...] = ()
+    parts: tuple[RunData, ...] = ()
 
     @property
     def suite(self) -> Suite:
@@ -64,19 +67,18 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
         extra = shipped.rename(columns={"value": "rows"})[list(cells.columns.drop("state"))]
         cells = pd.concat([cells, extra.assign(state="done", reason="")], ignore_index=True)
     tasks = {b.dataset: b.task for b in plan.blocks}
-    scopes = {m.label: plan.facts[m.method].scope.value for m in plan.suite.methods}
+    known = paradigms_of(plan)
     for table in (scores, cells):
         table["paradigm"] = [
-            _paradigm(m, tasks[d], scopes)
+            known.get((d, m)) or _paradigm(m, tasks[d])
             for d, m in zip(table["dataset"], table["method"], strict=True)
         ]
     return RunData(store, plan, scores, cells, _remarks(plan.suite.name, differing, added))
 
 
-def _paradigm(method: str, task: Task, scopes: dict[str, str]) -> str:
-    if task is Task.REGRESSION:
-        return "regression"
-    return scopes.get(method) or scope_of(method)
+def _paradigm(method: str, task: Task) -> str:
+    """The paradigm of a shipped line, which is not in the plan."""
+    return "regression" if task is Task.REGRESSION else scope_of(method)
 
 
 def _differs(suite: Suite) -> str:

@@ -128,6 +128,12 @@ function fine(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) >= 1e5 ? value.toExponential(2) : String(Number(value.toPrecision(3)));
 }
+/* A share in percent, rounded towards zero: only what is complete is called 100. */
+function percent(share) {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  const tenths = Math.floor(1000 * share + 1e-9) / 10;
+  return tenths > 99 && tenths < 100 ? tenths.toFixed(1) : String(Math.floor(100 * share + 1e-9));
+}
 const count = (n) => n.toLocaleString("en-GB");
 const known = (list) => list.filter((v) => v !== null && v !== undefined);
 const mean = (list) => (list.length ? list.reduce((a, b) => a + b, 0) / list.length : null);
@@ -162,17 +168,50 @@ function cells(more) {
 const at = (metric, i) => (D.values[metric] ? D.values[metric].v[i] : null);
 const why = (metric, i) => (D.values[metric] ? D.values[metric].why[i] : "") || "";
 
-/* Mean of a metric over problems (dataset, model), each the mean of its folds. */
-function problemMean(metric, positions) {
-  const problems = new Map();
+/* Problems (dataset, model) on which a metric or several have values: {problem: {metric: mean}}. */
+const problemOf = (i) => `${CELLS.dataset[i]}|${CELLS.model[i]}`;
+function problemValues(metrics, positions) {
+  const sums = new Map();
   for (const i of positions) {
-    const v = at(metric, i);
-    if (v === null) continue;
-    const key = `${CELLS.dataset[i]}|${CELLS.model[i]}`;
-    if (!problems.has(key)) problems.set(key, []);
-    problems.get(key).push(v);
+    const key = problemOf(i);
+    if (!sums.has(key)) sums.set(key, Object.fromEntries(metrics.map((m) => [m, []])));
+    for (const m of metrics) if (at(m, i) !== null) sums.get(key)[m].push(at(m, i));
   }
-  return { value: mean([...problems.values()].map(mean)), problems: problems.size };
+  const out = new Map();
+  for (const [key, lists] of sums) {
+    const values = Object.fromEntries(metrics.map((m) => [m, mean(lists[m])]));
+    if (metrics.every((m) => values[m] !== null)) out.set(key, values);
+  }
+  return out;
+}
+/* Methods on the problems that all of them answered, so that nobody is judged on easier ones.
+   A method with values on less than half of the problems is left out and named. */
+function onCommonProblems(metrics, positions) {
+  const task = FILTER.paradigm === "regression" ? "regression" : "classification";
+  const tasks = unique(positions.map((i) => DATASET[CELLS.dataset[i]].task));
+  const one = tasks.includes(task) ? task : tasks[0];
+  const mine = positions.filter((i) => DATASET[CELLS.dataset[i]].task === one);
+  const found = new Map();
+  for (const name of methodsOf(mine))
+    found.set(
+      name,
+      problemValues(
+        metrics,
+        mine.filter((i) => CELLS.method[i] === name),
+      ),
+    );
+  const all = unique([...found.values()].flatMap((v) => [...v.keys()]));
+  const kept = [...found].filter(([, v]) => v.size > 0 && v.size >= all.length / 2);
+  const problems = all.filter((key) => kept.every(([, v]) => v.has(key)));
+  return {
+    task: one,
+    of: all.length,
+    problems,
+    leftOut: [...found.keys()].filter((name) => !kept.some(([n]) => n === name)),
+    methods: problems.length
+      ? kept.map(([name, v]) => ({ name, values: problems.map((key) => v.get(key)) }))
+      : [],
+  };
 }
 function methodsOf(positions) {
   const there = new Set(positions.map((i) => CELLS.method[i]));

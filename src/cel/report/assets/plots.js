@@ -75,15 +75,17 @@ function paretoFront(points, xMetric, yMetric) {
 /* One point per method, faint ones per problem, and the front. */
 function methodScatter(node, xMetric, yMetric, options) {
   const chosen = cells(),
+    common = onCommonProblems([xMetric, yMetric], chosen),
     points = [],
     traces = [];
-  for (const name of methodsOf(chosen)) {
-    const mine = chosen.filter((i) => CELLS.method[i] === name);
-    const x = problemMean(xMetric, mine),
-      y = problemMean(yMetric, mine);
-    if (options.detail) traces.push(detailTrace(name, mine, xMetric, yMetric));
-    if (x.value !== null && y.value !== null)
-      points.push({ name, x: x.value, y: y.value, n: x.problems });
+  for (const { name, values } of common.methods) {
+    if (options.detail) traces.push(detailTrace(name, common.problems, values, xMetric, yMetric));
+    points.push({
+      name,
+      x: mean(values.map((v) => v[xMetric])),
+      y: mean(values.map((v) => v[yMetric])),
+      n: values.length,
+    });
   }
   const front = paretoFront(points, xMetric, yMetric),
     best = new Set(front.map((p) => p.name));
@@ -124,7 +126,7 @@ function methodScatter(node, xMetric, yMetric, options) {
     yaxis: metricAxis(yMetric),
     margin: { l: 60, r: 30, t: 30, b: 50 },
   });
-  return { points, front };
+  return { points, front, common };
 }
 
 /* Put each label on the side where it covers the fewest points and labels before it. */
@@ -174,28 +176,26 @@ function labelSides(points, xMetric, yMetric, node) {
   });
 }
 
-function detailTrace(name, mine, xMetric, yMetric) {
-  const problems = unique(mine.map((i) => `${CELLS.dataset[i]}|${CELLS.model[i]}`)),
-    x = [],
-    y = [],
-    text = [];
-  for (const key of problems) {
-    const some = mine.filter((i) => `${CELLS.dataset[i]}|${CELLS.model[i]}` === key);
-    const a = mean(known(some.map((i) => at(xMetric, i)))),
-      b = mean(known(some.map((i) => at(yMetric, i))));
-    if (a === null || b === null) continue;
+function detailTrace(name, problems, values, xMetric, yMetric) {
+  const text = problems.map((key) => {
     const [dataset, model] = key.split("|");
-    x.push(a);
-    y.push(b);
-    text.push(`${METHOD[name].title}, ${DATASET[dataset].title}, ${MODEL[model].title}`);
-  }
+    return `${METHOD[name].title}, ${DATASET[dataset].title}, ${MODEL[model].title}`;
+  });
   return {
-    x,
-    y,
+    x: values.map((v) => v[xMetric]),
+    y: values.map((v) => v[yMetric]),
     text,
     mode: "markers",
     opacity: 0.4,
     marker: { size: 6, symbol: METHOD[name].symbol, color: colour(name) },
     hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
   };
+}
+
+/* Which problems a picture stands on. */
+function commonText(common) {
+  const left = common.leftOut.length
+    ? ` Left out, with values on less than half of them: ${common.leftOut.map((m) => METHOD[m].title).join(", ")}.`
+    : "";
+  return `Means over the ${common.problems.length} of ${common.of} ${common.task} problems on which every method shown has a value.${left}`;
 }

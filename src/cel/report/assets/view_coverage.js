@@ -111,7 +111,7 @@ function coverageCell(dataset, method, mine) {
       "data-tip": text.join(" "),
       tabindex: "0",
     },
-    share === null ? null : String(Math.round(100 * share)),
+    share === null ? null : percent(share),
     share !== null && badge ? el("br") : null,
     badge,
   );

@@ -72,7 +72,7 @@ function successShare() {
     found += at("rows_found", i) || 0;
     rows += (CELLS.rows[i] || 0) - (at("rows_not_applicable", i) || 0);
   }
-  return rows ? `${Math.round((100 * found) / rows)} %` : "–";
+  return rows ? `${percent(found / rows)} %` : "–";
 }
 
 function glanceCard() {

@@ -48,11 +48,11 @@ VIEWS.push({
         ),
       ),
     );
-    const { points, front } = methodScatter(node, TRADE_UI.x, TRADE_UI.y, {
+    const { points, front, common } = methodScatter(node, TRADE_UI.x, TRADE_UI.y, {
       detail: TRADE_UI.detail,
     });
     text.textContent = points.length
-      ? `On the Pareto front, beaten by no method on both: ${front.map((p) => METHOD[p.name].title).join(", ")}.`
+      ? `On the Pareto front, beaten by no method on both: ${front.map((p) => METHOD[p.name].title).join(", ")}. ${commonText(common)}`
       : "No method has both values for these filters.";
   },
 });
@@ -81,7 +81,8 @@ VIEWS.push({
       ),
       timeCard(),
     );
-    methodScatter(node, speed, TIME_UI.y, { detail: true });
+    const { common } = methodScatter(node, speed, TIME_UI.y, { detail: true });
+    node.before(paragraph(commonText(common)));
   },
 });
 
