@@ -487,6 +487,30 @@ def test_percentiles_equal_scipy(deviation):
     deviation.absolute(got, expected, oracle=oracle, limit=1e-9)
 
 
+def test_percentiles_of_ties_are_mid_ranks(deviation):
+    """Held-out rows of equal density count half."""
+
+    class Steps:
+        def log_prob(self, x, context=None):
+            return x[:, 0].round()
+
+    test = np.array([0, 1, 1, 1, 1, 3, 3, 4], dtype=np.float32)[:, None]
+    x = np.array([-1, 0, 1, 2, 3, 4, 5], dtype=np.float32)[:, None]
+    ones = np.ones(len(test), dtype=np.int64)
+    real = as_answers(
+        x, ones[: len(x)], EvaluationContext(density=Steps(), x_test=test, y_test=ones)
+    )
+    got = values(real, "density_percentile")
+    kinds = {
+        kind: [stats.percentileofscore(test[:, 0], v, kind=kind) / 100 for v in x[:, 0]]
+        for kind in ("mean", "weak", "strict")
+    }
+    told = {"oracle": "percentileofscore (scipy)", "limit": 1e-9}
+    deviation.absolute(got, kinds["mean"], **told)
+    assert not np.allclose(got, kinds["weak"])
+    assert not np.allclose(got, kinds["strict"])
+
+
 def test_regression_densities_use_the_wanted_value_as_context(deviation):
     class Line:
         def log_prob(self, x, context=None):

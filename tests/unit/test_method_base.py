@@ -151,3 +151,41 @@ def test_unreachable_targets_are_not_found(problem):
         result = problem.fitted(cls, space=wall, time_limit=20).explain(x, 1)
         assert not result.found.any(), name
         assert set(result.status) <= {"not_found", "infeasible", "invalid", "timeout"}, name
+
+
+class Asks(ToCorner):
+    """Asks about every row again and again until the budget is spent."""
+
+    def _explain(self, query):
+        self.asked = 0
+        while not query.budget.expired and self.asked < 1000:
+            query.model.margin(query.x, query.target)
+            self.asked += len(query)
+        return query.x * float("nan")
+
+
+@pytest.mark.parametrize("n", [1, 4, 12])
+def test_queries_are_counted_per_row(problem, n):
+    """With n rows the whole search may ask n times as often; rows without a task do not count."""
+    method = problem.build(Asks, max_queries=7)
+    result = method.explain(problem.x[:n])
+    assert method.asked == 7 * n
+    assert set(result.status) == {"timeout"}
+    done = problem.x_train[problem.model.predict(problem.x_train) == 1][:20]
+    bad = np.full((3, 3), np.nan, dtype=np.float32)
+    method.explain(np.concatenate([problem.x[:n], done, bad]), target=1)
+    assert method.asked == 7 * n
+
+
+def test_batches_share_the_queries(problem):
+    counts = []
+
+    class Counts(Asks):
+        def _explain(self, query):
+            reply = super()._explain(query)
+            counts.append(self.asked)
+            return reply
+
+    result = problem.build(Counts, max_queries=3, batch_size=5).explain(problem.x)
+    assert counts == [40]  # the first batch of 5 spends what 12 rows may: 36, seen after a round
+    assert set(result.status) == {"timeout"}

@@ -69,6 +69,19 @@ def test_patience_counts_relative_improvements():
     assert train([job])[0].reason == "patience"
 
 
+@pytest.mark.parametrize("patience", [1, 3, 7])
+def test_patience_is_the_number_of_epochs_after_the_last_improvement(patience):
+    """A flat loss improves in the first epoch only, so training ends `patience` epochs later."""
+    job = line(patience=patience, epochs=50)
+    flat = Job(
+        module=job.module, loss=lambda module, x, y: 0 * squares(module, x, y) + 1,
+        train=job.train, valid=job.valid, schedule=job.schedule,
+    )  # fmt: skip
+    outcome = train([flat])[0]
+    assert outcome.reason == "patience"
+    assert len(outcome.history) == 1 + patience
+
+
 def test_negative_losses_improve_downwards():
     outcome = Outcome()
     for epoch, loss in enumerate([-1.0, -1.00001, -2.0], start=1):

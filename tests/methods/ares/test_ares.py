@@ -15,6 +15,7 @@ from cel.cf_methods.global_methods.ares.conditions import (
     count,
     feature_edges,
     if_items,
+    inner_conditions,
     outer_conditions,
     pack,
     unpack,
@@ -395,6 +396,40 @@ def test_subgroups_equal_enumeration(deviation):
     oracle = "enumeration"
     deviation.rows(len(set(outer.items) ^ want), oracle=oracle, unit="wrong subgroups")
     assert not outer.cut
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5, 3.0])
+def test_rules_kept_of_a_change_are_the_best_of_all_pairs(penalty, deviation):
+    """Rows flipped minus the penalty for rows meant in vain, over every inner and outer pair."""
+    X = mixed_rows(300)
+    method = AReS(Scores(planted), space=SPACE).fit(X)
+    rows, target = method._affected(1, method.train_)
+    problem = method._problem(1, method.train_.x[rows], target[rows], Budget())
+    changes, conditions, _ = _changes(method, problem)
+    outer = outer_conditions(conditions, support=0.05, length=1, limit=200)
+    triples = build_triples(changes, conditions, outer, width=4, penalty=penalty, per_change=3)
+    flips, n, vain = changes.tried.flips.numpy(), len(problem.query), 0
+    groups = unpack(outer.bits, n)
+    for number, change in enumerate(changes.sets):
+        hit, used = flips[number], {t.feature for t in change}
+        inner, bits = inner_conditions(conditions, change, pack(hit), penalty=penalty, width=4)
+        scores = []
+        for condition, covered in zip(inner, unpack(bits, n), strict=True):
+            for items, group in zip(outer.items, groups, strict=True):
+                size = sum(not i.trivial for i in condition) + len(items)
+                both = covered & group
+                if size <= 4 and not used & {i.feature for i in items} and (both & hit).any():
+                    scores.append((both & hit).sum() - penalty * (both & ~hit).sum())
+        kept = np.flatnonzero(triples.change == number)
+        covered, right = unpack(triples.covered[kept], n), unpack(triples.right[kept], n)
+        assert np.array_equal(right, covered & hit)
+        vain += int((covered & ~hit).sum())
+        ours = np.sort(right.sum(1) - penalty * (covered & ~right).sum(1))[::-1]
+        best = np.sort(scores)[::-1][:3]
+        assert len(ours) == len(best)
+        if len(best):
+            deviation.absolute(ours, best, oracle="all pairs of conditions", limit=1e-9)
+    assert vain or penalty
 
 
 def test_edges_isolate_frequent_values():

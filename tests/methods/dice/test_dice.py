@@ -133,3 +133,18 @@ def test_the_smallest_distinct_keys_come_first():
     assert index[0].tolist() == [4, 1, 0]
     assert value[1, :2].tolist() == [2, 7]
     assert value[1, 2] == torch.iinfo(torch.int64).max
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_change_is_small_below_the_quantile_and_below_the_mad(share):
+    """The threshold of each number is the smaller of the two, and both ways round occur."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((200, 3)) ** [1, 3, 0.3]).astype(np.float32)
+    problem = PROBLEMS["binary_numeric"]()
+    method = problem.build(DiCE, posthoc_sparsity=share).fit(rows)
+    away = np.abs(rows - np.median(rows, axis=0)).astype(np.float64)
+    mad = np.median(away, axis=0)
+    quantile = np.quantile(away, share, axis=0)
+    np.testing.assert_allclose(method.small_, np.minimum(quantile, mad), rtol=1e-5)
+    if share != 0.5:
+        assert ((quantile < mad) == (share < 0.5)).all()

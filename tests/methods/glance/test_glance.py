@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.explanations.edits import Price, predict_edits
+from cel.cf_methods.explanations.edits import Edits, Price, Tried, predict_edits
 from cel.cf_methods.group_methods import GLANCE
 from cel.cf_methods.group_methods.glance.actions import (
+    Judged,
     centroid_query,
     choose,
     extract,
@@ -165,6 +166,18 @@ def test_the_chosen_action_is_the_best_of_an_exhaustive_table(deviation):
     assert min(table)[:2] == table[best][:2]
     gap = np.abs(np.subtract(min(table)[:2], table[best][:2]))
     deviation(gap, oracle="exhaustive table", limit=0, unit="rows or cost")
+
+
+def test_of_equally_effective_actions_the_cheapest_is_chosen():
+    """Actions 1 to 3 flip two rows each; the cost of rows that do not flip does not count."""
+    flips = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]]) > 0
+    cost = torch.tensor([[0.1, 9, 9], [2.0, 2.0, 0.0], [8.0, 1.0, 2.0], [3.0, 1.0, 1.0]])
+    tried = Tried(margin=torch.where(flips, 1.0, -1.0), cost=cost)
+    judged = Judged(edits=Edits.nothing(4, torch.zeros(1, 2)), tried=tried, screened=False)
+    assert choose(judged, "max-eff", 0.9) == 2
+    assert choose(judged, "mean-act", 0.9) == 2
+    assert choose(judged, "low-cost", 0.6) == 2
+    assert choose(judged, "low-cost", 0.3) == 0
 
 
 def test_low_cost_takes_the_cheapest_that_is_good_enough(deviation):

@@ -1,0 +1,172 @@
+"""Every field of a suite changes exactly the keys of what depends on it."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from cel.benchmark import load_suite, make_plan, plan
+from cel.benchmark.keys import canonical, key_of, seed_of
+from cel.benchmark.plan import STAGE_VERSION, method_facts
+from cel.benchmark.spec import Limits, MethodSpec, Suite
+from cel.datasets import cards
+from cel.protocols import Scope, Task
+
+EXPLAIN = {"explain dense", "explain near", "explain rules"}
+SCORE = {"score dense", "score near", "score rules"}
+DENSITY = {"density", "explain dense"} | SCORE
+ALL = {"split", "predictor"} | DENSITY | EXPLAIN
+NOTHING = set()
+
+SUITE = {
+    "name": "keys",
+    "datasets": ["moons"],
+    "folds": [0, 1],
+    "classifiers": {"lr": {"lr": 0.1}},
+    "density": {"model": "gmm"},
+    "max_rows": 6,
+    "metrics": "default.yaml",
+    "extra_metrics": ["ynn"],
+    "metric_params": {"ynn": {"k": 5}},
+    "methods": {
+        "dense": {"method": "ppcef"},
+        "near": {"method": "wachter", "params": {"distance": "l2"}},
+        "rules": {"method": "ares"},
+    },
+}
+
+# field -> (changes, keys that change with any of them)
+TABLE = {
+    "name": ([{"name": "other"}], NOTHING),
+    "datasets": ([{"datasets": ["wine", "moons"]}], NOTHING),
+    "folds": ([{"folds": [0]}, {"folds": [0, 4]}], NOTHING),
+    "n_folds": ([{"n_folds": 6}], ALL),
+    "seed": ([{"seed": 43}], ALL),
+    "binary": ([{"binary": False}], ALL),
+    "classifiers": ([{"classifiers": {"lr": {"lr": 0.2}}}, {"classifiers": {"lr": {}}}],
+                    ALL - {"split"}),
+    "regressors": ([{"regressors": {"mlp_regressor": {"lr": 0.2}}}], NOTHING),
+    "density": ([{"density": {"model": "kde"}}, {"density": {"model": "gmm", "components": 3}}],
+                DENSITY),
+    "max_rows": ([{"max_rows": 7}, {"max_rows": None}], EXPLAIN | SCORE),
+    "target": ([{"target": "paper"}], EXPLAIN | SCORE),
+    "metrics": ([{"metrics": "validity"}], SCORE),
+    "extra_metrics": ([{"extra_metrics": []}, {"extra_metrics": ["ynn", "redundancy"]}], SCORE),
+    "metric_params": ([{"metric_params": {}}, {"metric_params": {"ynn": {"k": 6}}}], SCORE),
+    "limits.time_s": ([{"limits": {"time_s": 7}}], EXPLAIN | SCORE),
+    "limits.grace_s": ([{"limits": {"grace_s": 7}}], NOTHING),
+    "limits.memory_mb": ([{"limits": {"memory_mb": 7}}], NOTHING),
+    "limits.train_s": ([{"limits": {"train_s": 7}}], NOTHING),
+    "methods.label": ([{"methods": {"dense": {"method": "ppcef"}, "near": SUITE["methods"]["near"],
+                                    "rules": {"method": "ares"}, "more": {"method": "dice"}}}],
+                      NOTHING),
+    "methods.method": ([{"methods": SUITE["methods"] | {
+                            "near": {"method": "cem", "params": {"distance": "l2"}}}}],
+                       {"explain near", "score near"}),
+    "methods.params": ([{"methods": SUITE["methods"] | {"near": {"method": "wachter"}}},
+                        {"methods": SUITE["methods"] | {
+                            "near": {"method": "wachter", "params": {"distance": "l1_mad"}}}}],
+                       {"explain near", "score near"}),
+}  # fmt: skip
+
+
+def keys(suite, known=None):
+    """Return the keys of moons, fold 0, by what they name."""
+    (block,) = [b for b in make_plan(suite, known).blocks if (b.dataset, b.fold) == ("moons", 0)]
+    named = {"split": block.split_key, "predictor": block.predictor_key}
+    named["density"] = block.density_key
+    for cell in block.cells:
+        if cell.method.label in SUITE["methods"]:
+            named[f"explain {cell.method.label}"] = cell.explain_key
+            named[f"score {cell.method.label}"] = cell.score_key
+    return named
+
+
+def changed(before, after):
+    assert before.keys() == after.keys()
+    return {name for name in before if before[name] != after[name]}
+
+
+BEFORE = keys(load_suite(SUITE))
+
+
+def test_every_key_names_one_thing():
+    assert BEFORE.keys() == ALL
+    assert len(set(BEFORE.values())) == len(BEFORE)
+
+
+@pytest.mark.parametrize("field", TABLE)
+def test_a_field_changes_exactly_these_keys(field):
+    changes, wanted = TABLE[field]
+    for change in changes:
+        assert changed(BEFORE, keys(load_suite(SUITE | change))) == wanted, change
+
+
+def test_the_table_has_every_field():
+    told = {name.partition(".")[0] for name in TABLE}
+    assert told == {f.name for f in fields(Suite)}
+    for group, cls in (("limits", Limits), ("methods", MethodSpec)):
+        inner = {n.partition(".")[2] for n in TABLE if n.startswith(f"{group}.")}
+        assert inner == {f.name for f in fields(cls)}
+
+
+def test_folds_have_keys_of_their_own():
+    blocks = make_plan(load_suite(SUITE)).blocks
+    assert len({b.split_key for b in blocks}) == len(blocks) == 2
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "wanted"),
+    [
+        ("version", 99, {"explain near", "score near"}),
+        ("needs_density", True, {"explain near", "score near"}),
+        ("scope", Scope.GLOBAL, NOTHING),  # counts where the target depends on it: below
+        ("tasks", frozenset(Task), NOTHING),
+    ],
+)
+def test_what_a_method_declares_changes_its_own_keys(fact, value, wanted):
+    facts = {"wachter": replace(method_facts("wachter"), **{fact: value})}
+    assert changed(BEFORE, keys(load_suite(SUITE), facts)) == wanted
+    assert {f.name for f in fields(facts["wachter"])} == {
+        "version", "needs_density", "scope", "tasks",
+    }  # fmt: skip
+
+
+def test_the_scope_decides_the_class_of_the_printed_tables():
+    suite = load_suite(SUITE | {"target": "paper"})
+    facts = {"wachter": replace(method_facts("wachter"), scope=Scope.GLOBAL)}
+    assert changed(keys(suite), keys(suite, facts)) == {"explain near", "score near"}
+
+
+@pytest.mark.parametrize("stage", STAGE_VERSION)
+def test_a_new_version_of_a_stage_changes_it_and_what_follows(stage, monkeypatch):
+    monkeypatch.setitem(plan.STAGE_VERSION, stage, 99)
+    wanted = {
+        "split": ALL,
+        "predictor": ALL - {"split"},
+        "density": DENSITY,
+        "explain": EXPLAIN | SCORE,
+        "score": SCORE,
+    }[stage]
+    assert changed(BEFORE, keys(load_suite(SUITE))) == wanted
+
+
+def test_every_part_of_a_card_is_in_the_keys(monkeypatch):
+    card = cards.load_card("moons")
+    for change in ({"description": "other words"}, {"name": "moons2"}):
+        other = card.model_copy(update=change)
+        monkeypatch.setattr(cards, "load_card", lambda name, other=other: other)
+        assert changed(BEFORE, keys(load_suite(SUITE))) == ALL
+
+
+def test_keys_are_names_of_values():
+    """The digits are fixed: a run of last year must be found again."""
+    assert canonical({"b": (1, None), "a": {"d": 0.5, "c": "x"}}) == (
+        '{"a":{"c":"x","d":0.5},"b":[1,null]}'
+    )
+    assert key_of("split", 1, {"a": 1}) == "adda5ca8cce261726fad0b17f366641c"
+    assert len({key_of(1), key_of("1"), key_of([1]), key_of({"1": 1}), key_of(1, None)}) == 5
+    seeds = [seed_of(f"{i}", "fit") for i in range(200)]
+    assert all(0 <= s < 2**31 for s in seeds)
+    assert len(set(seeds)) == 200
+    assert max(seeds) > 2**30
+    assert seed_of("k", "fit") == 732268569
