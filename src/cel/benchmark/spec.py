@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from cel.cf_methods.variants import VARIANTS
 from cel.errors import ConfigError
 from cel.paths import file_name
 from cel.registry import did_you_mean, import_named
@@ -215,8 +216,11 @@ def _methods(given: Any, where: str) -> list[MethodSpec]:
             continue
         entry = {} if value is None or isinstance(value, str) else dict(value)
         _no_strangers(entry, {"method", "params"}, f"{where}: methods.{label}")
-        params = entry.get("params") or {}
-        out.append(MethodSpec(label=label, method=entry.get("method") or label, params=params))
+        params = dict(entry.get("params") or {})
+        method = entry.get("method")
+        if not method and label in VARIANTS:  # a name stands for a method with settings
+            method, params = VARIANTS[label].method, {**VARIANTS[label].params, **params}
+        out.append(MethodSpec(label=label, method=method or label, params=params))
     return out
 
 

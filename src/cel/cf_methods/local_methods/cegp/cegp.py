@@ -49,10 +49,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
     prototype and is found in closed form or through tangents.
 
     A category change a -> b costs `beta D(a, b) + D(a, b)^2` with a distance D learned from the
-    training rows. The authors map each category to one number (multidimensional scaling of D to
-    two dimensions, then one) and round back; here the relaxed one-hot block pays the *expected*
-    cost, which is exact at every decodable row, where a single number distorts D as soon as a
-    feature has three categories that do not lie on a line.
+    training rows; see `distance_cost`.
 
     Args:
         model: any classifier with gradients.
@@ -69,6 +66,8 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         trust: smallest ratio of the distances to the nearest rows of the old and new class; 0
             accepts all.
         rank: "distance" or "objective".
+        search: "first", stop where the way enters the target class, or "c", the authors' search:
+            whole descents with c bracketed and bisected, the best point of all kept.
         c_init: first c.
         c_steps: values of c tried per row.
         max_iter: FISTA steps per c.
@@ -103,6 +102,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         category_distance: Literal["abdm", "mvdm", "hamming"] = "abdm",
         trust: float = 0.0,
         rank: Literal["distance", "objective"] = "distance",
+        search: Literal["first", "c"] = "first",
         c_init: float = 10.0,
         c_steps: int = 5,
         max_iter: int = 200,
@@ -113,7 +113,8 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         self.theta, self.beta, self.gamma, self.kappa = theta, beta, gamma, kappa
         self.prototypes, self.k, self.encoder = prototypes, k, encoder
         self.autoencoder, self.category_distance = autoencoder, category_distance
-        self.trust, self.rank, self.c_init, self.c_steps = trust, rank, c_init, c_steps
+        self.trust, self.rank, self.search = trust, rank, search
+        self.c_init, self.c_steps = c_init, c_steps
         self.max_iter, self.lr = max_iter, lr
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
@@ -145,9 +146,11 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             aim=AIM + logit_margin(self.kappa),
         )
         if self.rank == "objective" or not self.theta:
-            slow = descent(self._cheapest, 50)
+            slow = descent(lambda part: self._descend(part, part.cost.value, self.c_init), 50)
             rungs = [slow] if problem.cost.extra is not None else [tangents(50), slow]
             return climb(problem, rungs, finish=lambda _, found: found)
+        if self.search == "c":
+            return Answer(x=self._descend(problem, near.value, self.c_init).x)
         plain = replace(problem, cost=near)
         found = plain.restart(self._enter(problem, near), lambda rows: new[rows][:, None], steps=0)
         return Answer(x=plain.finish(found, whole_features=False).x)
@@ -177,31 +180,21 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             if not len(todo) or problem.query.budget.expired:
                 break
             part, rank = problem.on(todo), near.select(todo).value
-            found.put_better(todo, self._descend(part, rank, c, rounds=1, stop_at_first=True))
+            found.put_better(todo, self._descend(part, rank, c, first=True))
             c *= 10
         return found
 
     def _descend(
-        self,
-        problem: NearestPoint,
-        rank: RowFunction,
-        c: float,
-        *,
-        rounds: int,
-        stop_at_first: bool,
+        self, problem: NearestPoint, rank: RowFunction, c: float, *, first: bool = False
     ) -> Found:
+        """Descend the objective from the rows; with `first` end at the first accepted point."""
         return problem.descend(
             shortfall(problem.query, self.kappa + AIM),
             stepper=problem.fista(self.lr, self.max_iter),
             weight=c,
-            rounds=rounds,
+            rounds=1 if first else self.c_steps,
             steps=self.max_iter,
             rank=rank,
-            check_every=1 if stop_at_first else 5,
-            stop_at_first=stop_at_first,
+            check_every=1 if first else 5,
+            stop_at_first=first,
         )
-
-    def _cheapest(self, problem: NearestPoint) -> Found:
-        """Descend the whole objective, with c bracketed and bisected."""
-        rank = problem.cost.value
-        return self._descend(problem, rank, self.c_init, rounds=self.c_steps, stop_at_first=False)

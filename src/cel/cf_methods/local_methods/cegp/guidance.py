@@ -28,7 +28,13 @@ __all__ = [
 
 
 def distance_cost(query: Query, beta: float, apart: Tensor) -> SeparableCost:
-    """Return `beta |d|_1 + |d|_2^2`, categories at the distances `apart` (d, d)."""
+    """Return `beta |d|_1 + |d|_2^2`, categories at the distances `apart` (d, d).
+
+    The authors map each category to one number (multidimensional scaling to two dimensions, then
+    one) and round back; here the relaxed one-hot block pays the *expected* cost, which is exact at
+    every decodable row, where a single number distorts the distances as soon as a feature has
+    three categories that do not lie on a line.
+    """
     cost = SeparableCost.around(query.region, l1=beta, l2=True, change=1.0, center=query.x)
     prices = query.x @ (beta * apart + apart.square())
     return replace(cost, switch=torch.where(cost.numeric, torch.zeros_like(prices), prices))

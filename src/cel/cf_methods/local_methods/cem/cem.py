@@ -6,12 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.cem.information import adding, no_information, removing
+from cel.cf_methods.local_methods.cem.information import (
+    adding,
+    farther,
+    kept_away,
+    no_information,
+    removing,
+    values_without_information,
+)
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.autoencoder import LinearAutoencoder
 from cel.cf_methods.tangent.costs import SeparableCost
@@ -19,11 +25,11 @@ from cel.cf_methods.tangent.ladder import climb, descent, known_rows, restarts, 
 from cel.cf_methods.tangent.margins import AIM, accept_beyond, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.view import ModelView
-from cel.errors import DataError, NotFittedError
+from cel.errors import NotFittedError
 from cel.objectives import hinge, reconstruction_error
 from cel.parameters import check_positive
 from cel.protocols import Need, Support
-from cel.search import Found
+from cel.search import Fista, Found
 from cel.space import FeatureSpace
 
 __all__ = ["CEM"]
@@ -54,8 +60,10 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         gamma: weight of the reconstruction term.
         autoencoder: rows (n, d) -> reconstructions (n, d); by default, when gamma > 0, the best
             linear autoencoder of the training rows.
-        pn_constraint: let a PN only add, that is move features away from b. Off by default: for
-            tables, where less can be the remedy as well as more, it leaves rows unanswered.
+        pn_constraint: let a PN only add, that is move features away from b: True on the side of
+            b where the row is, "two-sided" (the paper's set) also to the other side if that is
+            farther from b than the row, by descent. Off by default: for tables, where less can be
+            the remedy as well as more, it leaves rows unanswered.
         no_info: (d,) encoded values b; by default the median, or the most frequent category.
         threshold: "prox", or "paper" for the shrinkage by `beta`.
         c_init: first c.
@@ -85,7 +93,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         beta: float = 0.1,
         gamma: float = 0.0,
         autoencoder: Callable[[Tensor], Tensor] | None = None,
-        pn_constraint: bool = False,
+        pn_constraint: bool | Literal["two-sided"] = False,
         no_info: Any = None,
         threshold: Literal["prox", "paper"] = "prox",
         c_init: float = 10.0,
@@ -127,7 +135,9 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     def _explain(self, query: Query) -> Answer:
         query, center = self._sides(query)
         problem = self._problem(query, center)
-        if self.threshold == "paper":
+        if self._two_sided:
+            problem = replace(problem, accept=farther(problem.accept, query, self._base(query)))
+        if self.threshold == "paper" or self._two_sided:
             return Answer(x=self._descend(problem).x)
         others = restarts(known_rows(getattr(self, "train_", None), self.restarts), STEPS)
         slow = descent(self._descend, STEPS)
@@ -140,20 +150,19 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         """Return the query with the region of a PN or PP, and where changes are counted from."""
         if self.mode == "PN" and not self.pn_constraint:
             return query, query.x
-        b = self._no_information(query)
+        b = self._base(query)
+        if self._two_sided:
+            return replace(query, region=adding(query.region, b, both=True)), query.x
         region = adding(query.region, b) if self.mode == "PN" else removing(query.region, b)
         center = query.x if self.mode == "PN" else torch.where(region.fixed, query.x, b)
         return replace(query, region=region), center
 
-    def _no_information(self, query: Query) -> Tensor:
-        if self.no_info is None:
-            return self.no_info_.to(query.x).expand_as(query.x)
-        b = torch.as_tensor(np.asarray(self.no_info, dtype=np.float32)).to(query.x)
-        if b.shape != query.x.shape[1:]:
-            raise DataError(
-                f"no_info has shape {tuple(b.shape)}, rows have {query.x.shape[1]} columns"
-            )
-        return b.expand_as(query.x)
+    @property
+    def _two_sided(self) -> bool:
+        return self.mode == "PN" and self.pn_constraint == "two-sided"
+
+    def _base(self, query: Query) -> Tensor:
+        return values_without_information(self.no_info, getattr(self, "no_info_", None), query)
 
     def _problem(self, query: Query, center: Tensor) -> NearestPoint:
         cost = SeparableCost.around(
@@ -176,8 +185,15 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     def _descend(self, problem: NearestPoint) -> Found:
         return problem.descend(
             lambda x, rows: hinge(problem.margin(x, rows), problem.aim),
-            stepper=problem.fista(self.lr, self.max_iter, by_step=self.threshold == "prox"),
+            stepper=self._stepper(problem),
             weight=self.c_init,
             rounds=self.c_steps,
             steps=self.max_iter,
         )
+
+    def _stepper(self, problem: NearestPoint) -> Fista:
+        step = problem.fista(self.lr, self.max_iter, by_step=self.threshold == "prox")
+        if self._two_sided:
+            query = problem.query
+            step = replace(step, prox=kept_away(step.prox, query, self._base(query)))
+        return step

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from cel.cf_methods.query import Query
+from cel.errors import DataError
+from cel.search.gradient import Accept
+from cel.search.steppers import Prox
 from cel.space import FeatureSpace
 from cel.space.region import Region
 
-__all__ = ["adding", "no_information", "removing"]
+__all__ = [
+    "adding",
+    "farther",
+    "kept_away",
+    "no_information",
+    "removing",
+    "values_without_information",
+]
 
 
 def no_information(x: Tensor, space: FeatureSpace) -> Tensor:
@@ -26,17 +39,61 @@ def no_information(x: Tensor, space: FeatureSpace) -> Tensor:
     return b
 
 
-def adding(region: Region, b: Tensor) -> Region:
+def values_without_information(given: Any, learned: Tensor | None, query: Query) -> Tensor:
+    """Return (n, d) the values that were given, or else those learned from training rows."""
+    if given is None and learned is not None:
+        return learned.to(query.x).expand_as(query.x)
+    b = torch.as_tensor(np.asarray(given, dtype=np.float32)).to(query.x)
+    if b.shape != query.x.shape[1:]:
+        raise DataError(
+            f"no_info has shape {tuple(b.shape)}, rows have {query.x.shape[1]} columns"
+        )
+    return b.expand_as(query.x)
+
+
+def adding(region: Region, b: Tensor, *, both: bool = False) -> Region:
     """Return the part of a region that lies away from b (n, d).
 
     Numbers move away from b, those at b either way; only the category of b may be left.
+
+    Args:
+        region: where rows may go at all.
+        b: values without information.
+        both: leave numbers as they are, for a set that lies on both sides of b.
     """
-    x, numeric = region.origin, region.layout.numeric
+    x, numeric = region.origin, region.layout.numeric & (not both)
     lower = torch.where(numeric & (x > b), x, region.lower)
     upper = torch.where(numeric & (x < b), x, region.upper)
     neutral = _block_any(region, (x > 0.5) & (b > 0.5))
     reachable = torch.where(neutral, region.reachable, region.reachable & (x > 0.5))
     return replace(region, lower=lower, upper=upper, reachable=reachable)
+
+
+def _nearer(y: Tensor, query: Query, b: Tensor, rows: Tensor) -> Tensor:
+    """Return (a, d) bool: numbers of y that moved and are not farther from b than the row is."""
+    x, base = query.x[rows], b[rows]
+    gone = (y != x) & query.region.layout.numeric
+    return gone & ((y - base).abs() <= (x - base).abs())
+
+
+def kept_away(prox: Prox | None, query: Query, b: Tensor) -> Prox:
+    """Return a proximal map that gives back numbers which came nearer to b (n, d)."""
+
+    def kept(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
+        y = x if prox is None else prox(x, step, rows)
+        return torch.where(_nearer(y, query, b, rows), query.x[rows], y)
+
+    return kept
+
+
+def farther(accept: Accept, query: Query, b: Tensor) -> Accept:
+    """Return a test that also asks every changed number to be farther from b (n, d)."""
+
+    def test(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen, ok = accept(x, rows)
+        return seen, ok & ~_nearer(seen, query, b, rows).any(1)
+
+    return test
 
 
 def removing(region: Region, b: Tensor) -> Region:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.ppcef.descent import descend_once
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.category_distances import category_distances
 from cel.cf_methods.tangent.costs import SeparableCost
@@ -20,16 +21,14 @@ from cel.cf_methods.tangent.plausible import DensityDemand
 from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.view import ModelView
 from cel.models.generative.levels import DensityLevels, log_density_of
-from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
 from cel.parameters import check_positive, check_shares
 from cel.protocols import Need, Support
-from cel.search import Adam, Found, gradient_search
+from cel.search import Found
 from cel.space import FeatureSpace
 
 __all__ = ["PPCEF"]
 
 POLISH = 15  # tangents
-MAX_NORM = 3.0  # of a row's gradient; log-densities are steep, and Adam remembers
 MANY = 128  # plausible rows tried for rows that are hard to answer
 
 
@@ -177,37 +176,13 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             if number:
                 starts = starts + 0.5 / number * (self._starts(part.query, self.starts) - starts)
             many = part.on(torch.arange(len(todo)).to(todo).repeat_interleave(starts.shape[1]))
-            tried = self._round(many, starts.flatten(0, 1), number)
+            tried = descend_once(
+                self, many, self._demand(many.query), starts.flatten(0, 1), number
+            )
             best = tried.cost.reshape(len(todo), -1).argmin(1)
             best = best + starts.shape[1] * torch.arange(len(todo)).to(todo)
             found.put_better(todo, tried.select(best))
         return found
-
-    def _round(self, problem: NearestPoint, start: Tensor, number: int) -> Found:
-        query, demand = problem.query, self._demand(problem.query)
-        # Rounding to grids and categories costs density, so later rounds ask for some to spare.
-        spare = 0.5 * number * self.spread_ if problem.is_discrete else 0.0
-        level = demand.level + spare
-        alpha = self.alpha * 10.0**number
-
-        def loss(x: Tensor, rows: Tensor) -> Tensor:
-            margin = probability_margin(query.model.logits(x), query.target[rows])
-            short = density_shortfall(demand.log_density(x, rows), level[rows])
-            return safe_norm(x - query.x[rows]) + alpha * (hinge(margin, self.epsilon) + short)
-
-        return gradient_search(
-            loss,
-            start,
-            stepper=Adam(self.lr, betas=(0.9, 0.99), max_norm=MAX_NORM),
-            project=query.project,
-            accept=problem.accept,
-            cost=problem.cost.value,
-            steps=self.steps * (1 + (number > 0)),
-            check_every=4,
-            patience=max(20, self.steps // 4),
-            give_up=max(30, self.steps // 3),
-            budget=query.budget,
-        )
 
 
 def _finish(problem: NearestPoint, found: Found) -> Found:

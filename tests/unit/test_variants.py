@@ -1,0 +1,107 @@
+"""A bare name is the publication; every name is a method that can be built with its settings."""
+
+import numpy as np
+import pytest
+
+from cel.benchmark.spec import load_suite
+from cel.cf_methods import METHODS
+from cel.cf_methods.local_methods import CEGP, CEM
+from cel.cf_methods.variants import VARIANTS, method_names, named
+from cel.errors import ConfigError
+from cel.testing.problems import PROBLEMS
+
+PUBLISHED = {
+    "wachter": {"solver": "gradient", "loss": "squared_prob"},
+    "artelt": {},
+    "dice": {"select": "first"},
+    "cchvae": {},
+    "ppcef": {"solver": "gradient"},
+    "cem": {"pn_constraint": "two-sided", "threshold": "paper", "kappa": 0.2},
+    "cegp": {"search": "c"},
+    "cadex": {},
+    "sace": {"fallback": None},
+    "cearm": {},
+    "ares": {"objective": "original", "oracle": False},
+    "globe_ce": {"generator": "random", "select": "fixed", "n_sample": 1000},
+    "glance": {"generator": "random", "sparsify": False, "goal": 0.0},
+    "glance_global": {"generator": "random", "sparsify": False, "goal": 0.0, "n_actions": 1},
+    "tcrex": {
+        "completion": "clip", "n_rules": 1, "actionable": False, "confidence": 0.0,
+        "max_leaf_nodes": 8,
+    },
+}  # fmt: skip
+
+
+def test_bare_names_have_the_published_settings():
+    told = {v.name: dict(v.params) for v in VARIANTS.values() if v.published}
+    assert told == PUBLISHED
+
+
+@pytest.mark.parametrize("name", sorted(VARIANTS))
+def test_every_name_is_a_method_with_its_settings(name):
+    cls, params = named(name)
+    assert set(params) <= set(cls.param_names())
+    assert VARIANTS[name].what
+    if name in METHODS:
+        assert VARIANTS[name].published or cls.name != name
+    else:
+        assert not any(v.params == params for v in VARIANTS.values() if v.name == cls.name)
+
+
+@pytest.mark.parametrize("suite", ["quick", "standard"])
+def test_suites_run_what_the_names_say(suite):
+    for spec in load_suite(suite).methods:
+        cls, params = named(spec.label)
+        assert (spec.method, dict(spec.params)) == (cls.name, params), spec.label
+
+
+def test_a_suite_may_add_settings_to_a_name():
+    given = {"name": "s", "datasets": ["moons"], "methods": {"cem": {"params": {"kappa": 0.5}}}}
+    (spec,) = load_suite(given).methods
+    assert spec.params == {**PUBLISHED["cem"], "kappa": 0.5}
+    again = load_suite(load_suite(given).to_dict())
+    assert again.methods == load_suite(given).methods
+
+
+def test_explicit_methods_are_taken_as_they_are():
+    given = {"name": "s", "datasets": ["moons"], "methods": {"mine": {"method": "wachter"}}}
+    (spec,) = load_suite(given).methods
+    assert (spec.method, spec.params) == ("wachter", {})
+
+
+def test_unknown_names_are_answered_with_a_hint():
+    with pytest.raises(ConfigError, match="did you mean 'wachter_exact'"):
+        named("wachter_exct")
+    assert "elastic_net" in method_names()
+
+
+def test_pertinent_negatives_move_away_from_b_to_either_side():
+    problem = PROBLEMS["binary_numeric"]()
+    b = np.full(problem.space.width, 0.4, dtype=np.float32)
+    method = CEM(
+        problem.model, space=problem.space, pn_constraint="two-sided", no_info=b, c_steps=6
+    ).fit(problem.x_train)
+    result = method.explain(problem.x, problem.target)
+    assert result.found.any()
+    x, y = result.x_origs[result.found], result.x_cfs[result.found]
+    moved = np.abs(y - x) > 0
+    assert (np.abs(y - b) > np.abs(x - b))[moved].all()
+    free = CEM(problem.model, space=problem.space, no_info=b).fit(problem.x_train)
+    plain = free.explain(problem.x, problem.target)
+    x, y = plain.x_origs[plain.found], plain.x_cfs[plain.found]
+    assert ((np.abs(y - b) < np.abs(x - b)) & (np.abs(y - x) > 0)).any()  # the set forbids some
+
+
+def test_more_values_of_c_bring_cegp_nearer():
+    """Smaller c lets the distance count for more; the best point of all descents is kept."""
+    problem = PROBLEMS["binary_numeric"]()
+    few, many = (
+        problem.fitted(CEGP, search="c", theta=0.1, c_steps=steps, max_iter=200, lr=0.01)
+        .explain(problem.x, problem.target)
+        for steps in (1, 8)
+    )  # fmt: skip
+    assert many.found.all()
+    x, y = few.x_origs[few.found], (few.x_cfs[few.found], many.x_cfs[few.found])
+    far = [0.1 * np.abs(z - x).sum(1) + np.square(z - x).sum(1) for z in y]
+    assert (far[1] <= far[0] + 1e-6).all()
+    assert (far[1] < 0.9 * far[0]).mean() > 0.5
