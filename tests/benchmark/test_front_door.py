@@ -41,8 +41,8 @@ def test_smoke_runs_every_method_and_the_report_finds_it(tmp_path):
 
 
 def test_bring_only_your_method(tmp_path):
-    """The method of docs/extending.md on one dataset of `quick`, beside the shipped scores."""
-    text = (DOCS / "extending.md").read_text(encoding="utf8")
+    """The method of the docs on one dataset of `quick`, beside the shipped scores."""
+    text = (DOCS / "extending" / "method.md").read_text(encoding="utf8")
     (code,) = re.findall(r"```python\n(# shells.py.*?)```", text, re.DOTALL)
     (tmp_path / "mypkg.py").write_text(code)
     method = ["-m", "mypkg:RandomShells", "-d", "wine", "--fold", "0"]
