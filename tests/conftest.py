@@ -24,6 +24,7 @@ def _registries_and_path_are_restored():
     from cel.models import MODELS
 
     registries = (METHODS, DATASETS, METRICS, MODELS)
+    MODELS.names()  # built-in models are imported, and registered, once only
     before = [dict(r._items) for r in registries]
     path = list(sys.path)
     yield

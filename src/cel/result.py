@@ -65,7 +65,8 @@ class ExplanationResult:
         cf_group_ids: (n,) group, rule or direction that answered, -1 for none, or None.
         bound: (n,) proved lower bounds of the method's cost, NaN for none, or None.
         proof: (n,) `cel.protocols.Proof` values of the counterfactuals, or None.
-        seconds: wall-clock seconds by stage ("fit", "explain").
+        seconds: wall-clock seconds by stage ("fit", "explain"), and CPU seconds of the process
+            ("fit_cpu", "explain_cpu").
         method: registry name of the method.
         params: its settings.
         logs: anything worth telling, by topic.

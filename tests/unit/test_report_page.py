@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cel.benchmark import collect, open_run
+from cel.benchmark.row_scores import common_table, read_rows
 from cel.cli import app
 from cel.errors import StoreError
 from cel.report import source, write_report
-from cel.report.common import on_common_rows
 from cel.report.drilldown import ROWS, Sample, encode_samples, stored_results
 from cel.report.html import page_html
 from cel.report.source import read_run
@@ -159,15 +159,17 @@ def test_fewer_rows_when_the_budget_is_small(run):
 
 def test_common_rows_by_hand(run):
     store, plan = open_run(run)
-    _, results = next(iter(stored_results(store, plan)))
-    two = {m: results[m] for m in ("dice", "sace")}
-    table = on_common_rows(two).set_index("method")
-    a, b = two.values()
+    block, results = next(iter(stored_results(store, plan)))
+    cells = {c.method.label: c for c in block.cells}
+    two = {m: read_rows(store, cells[m]) for m in ("dice", "sace")}
+    table = common_table(two).set_index("method")
+    a, b = results["dice"], results["sace"]
     both = a.found & b.found
     wanted = gower(a.x_origs[both], a.x_cfs[both], a.space).sum()
     assert table.loc["dice", "common"] == both.sum()
+    assert table.loc["dice", "own"] == a.found.sum()
     assert table.loc["dice", "gower"] == pytest.approx(wanted)
-    assert on_common_rows({"dice": a}).empty
+    assert common_table({"dice": two["dice"]}).empty
 
 
 def test_a_damaged_result_is_left_out_of_the_rows(helpers, tmp_path):

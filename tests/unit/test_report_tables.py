@@ -3,14 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from cel.benchmark import summarise
 from cel.report import tables
-from cel.report.board import problem_tables, ranking, rankings
 from cel.report.catalogue import COLOURS
 from cel.report.paper_latex import tables_to_latex
-from cel.report.stats import holm, rank_methods
 from cel.report.tables import BASELINE, paper_tables, with_baselines
 
 METRICS = ("coverage", "success", "sparsity_encoded", "log_density", "lof", "time_s")
@@ -143,49 +140,6 @@ def test_baselines_are_added_for_methods_and_places_of_the_run(tmp_path, monkeyp
     assert set(added["method"]) == {"wachter"}, "dice, cem and mine were run"
     assert set(added["dataset"]) == {"wine"}, "moons was not"
     pd.testing.assert_frame_equal(both[both["source"] == "run"].drop(columns="source"), own)
-
-
-def test_ranking_by_hand():
-    table = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 4.0], "c": [0.0, 9.0, 9.0]})
-    found = ranking(table, "lof")
-    rank = dict(zip(found["methods"], found["rank"], strict=True))
-    assert rank == {"a": pytest.approx(4 / 3, abs=1e-3), "b": pytest.approx(7 / 3, abs=1e-3),
-                    "c": pytest.approx(7 / 3, abs=1e-3)}  # fmt: skip
-    assert (found["problems"], found["of"], found["left_out"]) == (3, 3, [])
-    assert found["mean"][0] == 2.0
-    assert found["low"][0] <= 2.0 <= found["high"][0]
-
-
-def test_pairs_equal_scipy_one_by_one():
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame(rng.normal(size=(9, 4)).round(1), columns=list("abcd"))
-    table["d"] = table["a"]
-    pairs = rank_methods(table, lower_is_better=True).pairs
-    raw = [
-        1.0 if (a, b) == ("a", "d")
-        else stats.wilcoxon(table[a] - table[b], zero_method="zsplit", method="approx").pvalue
-        for a, b in zip(pairs["a"], pairs["b"], strict=True)
-    ]  # fmt: skip
-    np.testing.assert_allclose(pairs["p"], holm(np.array(raw)))
-
-
-def test_a_method_with_few_values_does_not_empty_the_ranking():
-    table = pd.DataFrame({"a": [1.0, 1.0, 1.0], "b": [2.0, 2.0, 2.0], "c": [0.0, np.nan, np.nan]})
-    found = ranking(table, "success")
-    assert (found["methods"], found["left_out"], found["problems"]) == (["b", "a"], ["c"], 3)
-    assert found["win_methods"] == ["b", "a", "c"]
-    assert found["wins"][1][2] == 1.0, "c has the lower success once and no value twice"
-    assert ranking(table[["a"]], "success") is None
-
-
-def test_folds_are_averaged_before_ranking(scores):
-    table = problem_tables(scores)["success"]
-    assert table.shape == (1, 3)
-    assert table.loc[("wine", "mlp"), "dice"] == pytest.approx(0.95)
-    made = rankings(scores)
-    assert set(made) == {"local", "all"}
-    assert set(made["local"]) == {"mlp", "all"}
-    assert made["all"]["mlp"]["success"]["methods"][0] == "dice"
 
 
 def test_colours_differ_also_for_colour_blind_people():

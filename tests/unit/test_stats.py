@@ -6,12 +6,15 @@ import pytest
 import scikit_posthocs
 from scipy import stats
 
-from cel.report.stats import (
-    bootstrap_interval,
+from cel.metrics.intervals import bootstrap_interval
+from cel.metrics.significance import (
     critical_difference,
     holm,
+    least_p,
     mean_ranks,
     rank_methods,
+    units_needed,
+    wilcoxon_exact,
     win_rates,
 )
 
@@ -77,3 +80,44 @@ def test_bootstrap_interval_covers_the_mean():
     assert low < 5 < high
     assert high - low == pytest.approx(2 * 1.96 / np.sqrt(200), rel=0.2)
     assert all(np.isnan(bootstrap_interval(np.array([np.nan]))))
+
+
+def test_exact_wilcoxon_equals_scipy_without_ties():
+    rng = np.random.default_rng(5)
+    for n in (3, 5, 8, 12, 18):
+        gaps = rng.normal(0.4, 1, size=(n, 6))
+        wanted = stats.wilcoxon(gaps, method="exact", axis=0).pvalue
+        np.testing.assert_allclose(wilcoxon_exact(gaps), wanted, atol=1e-12)
+
+
+def test_exact_wilcoxon_with_ties_and_zeros_equals_all_signs_one_by_one():
+    rng = np.random.default_rng(6)
+    gaps = rng.integers(-3, 4, size=(9, 5)).astype(float)
+    signs = np.array(np.meshgrid(*[[0, 1]] * 9)).reshape(9, -1).T
+    for j in range(5):
+        ranks = stats.rankdata(np.abs(gaps[:, j])) * (gaps[:, j] != 0)
+        law, seen = signs @ ranks, ranks[gaps[:, j] > 0].sum()
+        wanted = min(1.0, 2 * min((law <= seen).mean(), (law >= seen).mean()))
+        assert wilcoxon_exact(gaps)[j] == pytest.approx(wanted, abs=1e-12)
+    pratt = stats.wilcoxon(
+        gaps[:, 0], zero_method="pratt", method=stats.PermutationMethod(n_resamples=np.inf)
+    )
+    assert wilcoxon_exact(gaps[:, :1])[0] == pytest.approx(pratt.pvalue, abs=1e-12)
+
+
+def test_ten_clear_units_reach_the_smallest_p_of_the_exact_test():
+    """The normal approximation gives 0.0051 here; the exact test 2 / 2^10."""
+    assert wilcoxon_exact(np.arange(1.0, 11.0)[:, None])[0] == 2 / 2**10
+    assert wilcoxon_exact(np.zeros((4, 1)))[0] == 1.0
+    assert wilcoxon_exact(np.zeros((0, 2))).tolist() == [1.0, 1.0]
+
+
+def test_it_is_said_when_no_pair_can_be_significant():
+    few = pd.DataFrame(np.arange(70.0).reshape(7, 10), columns=list("abcdefghij"))
+    ranking = rank_methods(few, lower_is_better=True)
+    assert (ranking.units, ranking.possible) == (7, False)
+    assert ranking.pairs["p"].min() == pytest.approx(least_p(7, 45)) == pytest.approx(45 / 64)
+    more = pd.DataFrame(np.arange(110.0).reshape(11, 10), columns=list("abcdefghij"))
+    assert rank_methods(more, lower_is_better=True).possible
+    assert units_needed(45) == 11
+    assert rank_methods(more, lower_is_better=True).pairs["significant"].any()

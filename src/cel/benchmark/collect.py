@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark.plan import Cell, Plan
+from cel.benchmark.row_scores import compare_rows
 from cel.benchmark.store import Store
 from cel.paths import replacing
 
 __all__ = ["COLUMNS", "cell_table", "collect", "summarise", "write_scores"]
 
 COLUMNS = ["dataset", "model", "method", "fold", "metric", "value", "reason"]
-TIMES = ("time_fit_s", "time_explain_s", "time_s", "ms_per_row")
+TIMES = ("time_fit_s", "time_explain_s", "time_s", "ms_per_row", "time_cpu_s", "cpu_ms_per_row")
 
 
 def cell_table(store: Store, plan: Plan) -> pd.DataFrame:
@@ -89,6 +90,7 @@ def summarise(scores: pd.DataFrame) -> pd.DataFrame:
 def write_scores(store: Store, plan: Plan) -> pd.DataFrame:
     """Write `scores.parquet` (reproducible) and `times.parquet`; return both in one table."""
     table = collect(store, plan)
+    compare_rows(store, plan, keep=True)
     timed = table["metric"].isin(TIMES)
     for name, part in (("scores", table[~timed]), ("times", table[timed])):
         plain = part.reset_index(drop=True)

@@ -23,7 +23,7 @@ __all__ = [
     "paradigms_of",
 ]
 
-STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 2, "score": 1}
+STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 2, "score": 2}
 
 
 @dataclass(frozen=True)

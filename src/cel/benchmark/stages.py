@@ -17,6 +17,7 @@ import numpy as np
 from cel.benchmark.keys import seed_of
 from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, method_class, target_of
+from cel.benchmark.row_scores import write_rows
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
 from cel.protocols import Need, Task
@@ -216,6 +217,7 @@ class Workbench:
         scores = MetricsOrchestrator(metrics=entries, references=references).compute(result)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
             _write_scores(folder, scores, result)
+            write_rows(folder, scores, self.suite.extra_metrics)
 
     def _cell_spec(self, cell: Cell) -> dict[str, Any]:
         m = cell.method
@@ -245,7 +247,7 @@ def _label(position: int | None, target: Any) -> Any:
 
 def _write_scores(folder: Path, scores: Any, result: ExplanationResult) -> None:
     values = {name: _number(scores[name]) for name in scores}
-    timed = {n for n in values if n.startswith("time_") or n == "ms_per_row"}
+    timed = {s.name for s in scores.scores if s.metric.unit in ("s", "ms")}
     document = {
         "rows": len(result),
         "status": result.counts(),

@@ -11,6 +11,7 @@ import numpy as np
 from cel.errors import ConfigError, DataError
 from cel.metrics.base import METRICS
 from cel.metrics.orchestrator import MetricsOrchestrator
+from cel.metrics.rowwise import common_rows
 from cel.metrics.scores import Scores
 from cel.registry import did_you_mean
 from cel.result import EvaluationContext, ExplanationResult
@@ -52,7 +53,7 @@ def compare(
         raise ConfigError("there is no result to compare")
     _check_same_rows(results)
     judge = orchestrator or MetricsOrchestrator(**options)
-    common = np.logical_and.reduce([r.found for r in results.values()])
+    common, _ = common_rows(np.stack([r.found for r in results.values()], 1))
     lines: dict[tuple[str, str], dict[str, float]] = {}
     for name, result in results.items():
         own = judge.compute(result, context)

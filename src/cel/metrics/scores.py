@@ -98,7 +98,7 @@ class Scores(Mapping[str, float]):
 
         if not 0 < level < 1 or n < 1:
             raise ConfigError(f"level must lie in (0, 1) and n be positive, got {level} and {n}")
-        lines = [(s.value, *bootstrap_interval(s, level, n, seed)) for s in self.scores]
+        lines = [(s.value, *_interval(s, level, n, seed)) for s in self.scores]
         names = pd.Index([s.name for s in self.scores], name="metric")
         return pd.DataFrame(lines, columns=["value", "lower", "upper"], index=names)
 
@@ -119,3 +119,10 @@ class Scores(Mapping[str, float]):
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html()
+
+
+def _interval(score: Score, level: float, n: int, seed: int) -> tuple[float, float]:
+    if score.values is None:
+        return float("nan"), float("nan")
+    aggregate = score.metric.aggregate
+    return bootstrap_interval(score.values, level=level, n=n, seed=seed, aggregate=aggregate)

@@ -12,7 +12,9 @@ from cel.metrics.base import metric
 if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
 
-__all__ = ["ms_per_row", "time_explain_s", "time_fit_s", "time_s"]
+__all__ = [
+    "cpu_ms_per_row", "ms_per_row", "time_cpu_s", "time_explain_s", "time_fit_s", "time_s",
+]  # fmt: skip
 
 
 def _seconds(ev: Evaluation, stage: str) -> float:
@@ -74,3 +76,33 @@ def ms_per_row(ev: Evaluation) -> float:
     if not rows:
         raise MissingInputError("no row needed an explanation")
     return 1000 * _seconds(ev, "explain") / rows
+
+
+@metric(
+    "time_cpu_s",
+    better="lower",
+    unit="s",
+    rows="cell",
+    meaning="Seconds of computing in all, whatever else the machine was doing meanwhile.",
+    formula="CPU seconds of the process, all threads, during fit and explain; work on a GPU is "
+    "not in it",
+)
+def time_cpu_s(ev: Evaluation) -> float:
+    """CPU seconds of `fit` and `explain`."""
+    return _seconds(ev, "fit_cpu") + _seconds(ev, "explain_cpu")
+
+
+@metric(
+    "cpu_ms_per_row",
+    better="lower",
+    unit="ms",
+    rows="cell",
+    meaning="Milliseconds of computing that one answer takes.",
+    formula="1000 * CPU seconds of explain / number of explained rows",
+)
+def cpu_ms_per_row(ev: Evaluation) -> float:
+    """CPU milliseconds of `explain` per explained row."""
+    rows = int(np.count_nonzero(ev.result.explained))
+    if not rows:
+        raise MissingInputError("no row needed an explanation")
+    return 1000 * _seconds(ev, "explain_cpu") / rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cel.benchmark.ranking import RANKED
 from cel.errors import CelError
 from cel.metrics import METRICS
 
@@ -70,6 +71,9 @@ _METRICS = {
     "l2_hamming": "L2-Hamming",
     "l2_hamming_encoded": "L2-Hamming (columns)",
     "lof": "LOF",
+    "lof_median": "LOF (median)",
+    "cpu_ms_per_row": "CPU ms per row",
+    "time_cpu_s": "CPU time (s)",
     "log_density": "Log-density",
     "mae": "MAE",
     "ms_per_row": "ms per row",
@@ -78,13 +82,6 @@ _METRICS = {
     "time_s": "Time (s)",
     "ynn": "yNN",
 }
-
-# What methods are ranked by, in the order of interest.
-RANKED = (
-    "success", "mae", "validity", "coverage", "l2_hamming", "gower", "sparsity", "redundancy",
-    "density_percentile", "log_density", "prob_plausibility", "lof", "isolation_forest", "ynn",
-    "ms_per_row",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark import Block
-from cel.report.board import rankings, short
+from cel.benchmark.ranking import rankings, short
 from cel.report.catalogue import (
     PARADIGMS,
     RANKED,
@@ -22,7 +22,6 @@ from cel.report.catalogue import (
     model_title,
 )
 from cel.report.citation import citation
-from cel.report.common import on_common_rows, pool_common
 from cel.report.drilldown import Sample, encode_samples, stored_results, take_sample
 from cel.report.figures import FIGURES, figure_parts
 from cel.report.source import RunData
@@ -36,7 +35,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexag
 
 def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
     """Return the data of the page."""
-    samples, common = _from_results(run)
+    samples = _samples(run)
     return {
         "meta": _meta(run),
         **_names(run),
@@ -44,9 +43,9 @@ def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
         "values": _values(run),
         "tables": [_table(t) for t in tables],
         "figures": _figures(run.scores),
-        "rankings": rankings(run.scores),
+        "rankings": rankings(run.scores, run.pairs),
         "ranked": list(RANKED),
-        "common": _records(common),
+        "common": _records(run.common),
         "rows": encode_samples(samples),
         "cite": citation(run),
     }
@@ -162,12 +161,9 @@ def _figures(scores: pd.DataFrame) -> list[dict[str, Any]]:
     return out
 
 
-def _from_results(run: RunData) -> tuple[list[Sample], pd.DataFrame]:
-    """Read every stored result once: sample rows of the first fold, distances of all folds."""
+def _samples(run: RunData) -> list[Sample]:
+    """Sample rows of the first fold of every (dataset, model)."""
     samples: dict[tuple[str, str], Sample] = {}
-    parts = []
-    paradigm = run.cells.drop_duplicates(["dataset", "method"])
-    groups = paradigm.set_index(["dataset", "method"])["paradigm"]
     for block, results in _blocks(run):
         if not results:
             continue
@@ -177,11 +173,7 @@ def _from_results(run: RunData) -> tuple[list[Sample], pd.DataFrame]:
             samples[place] = taken
         elif samples[place].fold == block.fold and len(run.parts) > 1:
             samples[place] = samples[place].with_results(taken)
-        for name in {groups[block.dataset, m] for m in results}:
-            same = {m: r for m, r in results.items() if groups[block.dataset, m] == name}
-            about = {"paradigm": name, "dataset": block.dataset, "model": block.model}
-            parts.append(on_common_rows(same).assign(**about))
-    return list(samples.values()), pool_common(parts, ["paradigm", "dataset", "model"])
+    return list(samples.values())
 
 
 def _blocks(run: RunData) -> Iterator[tuple[Block, dict[str, ExplanationResult]]]:

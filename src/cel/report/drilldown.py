@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark import Block, Plan, Store
+from cel.benchmark.ranking import short
 from cel.errors import CelError
 from cel.protocols import Task
-from cel.report.board import short
 from cel.result import ExplanationResult
 from cel.space.distances import changed_features
 

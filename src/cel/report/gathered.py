@@ -10,6 +10,8 @@ import pandas as pd
 
 from cel.benchmark import Plan, load_suite, make_plan, packaged_suites
 from cel.benchmark.plan import paradigms_of
+from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
+from cel.benchmark.shipped import guest_pairs, sample_rows, shipped_table
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
 from cel.report.source import RunData, read_run
@@ -18,6 +20,7 @@ from cel.report.tables import BASELINE, baseline_path
 __all__ = ["gather_runs", "read_shipped", "shipped_suites"]
 
 KEYS = ["dataset", "model", "method", "fold"]
+ROWS_BETWEEN_RUNS = 500  # of a fold; enough to tell who is better
 
 
 def shipped_suites() -> list[str]:
@@ -43,13 +46,17 @@ def read_shipped(name: str) -> RunData:
     cells = cells[[*KEYS, "reason", "rows", "source"]].assign(state="done", reason="")
     scores, cells = scores.reset_index(drop=True), cells.reset_index(drop=True)
     for table in (scores, cells):
-        pairs = zip(table["dataset"], table["method"], strict=True)
-        table["paradigm"] = [kinds[p] for p in pairs]
+        places = zip(table["dataset"], table["method"], strict=True)
+        table["paradigm"] = [kinds[p] for p in places]
     left = [d for d in whole.datasets if d not in there]
     told = f"Scores of the suite {name} as they come with the package; single rows are not stored."
     if left:
         told += f" Not shipped: {', '.join(left)}."
-    return RunData(None, plan, scores, cells, (told,))
+    pairs, common = shipped_table(name, "pairs"), shipped_table(name, "common")
+    if pairs.empty:
+        told += " Without comparisons of rows methods are not ranked."
+        pairs = pd.DataFrame(columns=PAIR_COLUMNS)
+    return RunData(None, plan, scores, cells, (told,), pairs=pairs, common=common)
 
 
 def gather_runs(folders: Sequence[str | Path], *, baselines: bool = True) -> RunData:
@@ -78,8 +85,27 @@ def gather_runs(folders: Sequence[str | Path], *, baselines: bool = True) -> Run
     remarks.insert(0, f"{len(parts)} runs together: {', '.join(names.values())}.")
     if len(suites) > 1:
         remarks.insert(1, "They are runs of different suites: settings and rows may differ.")
-    first = parts[0]
-    return replace(first, scores=scores, cells=cells, remarks=tuple(remarks), parts=tuple(parts))
+    pairs, common = _comparisons(parts)
+    return replace(
+        parts[0], scores=scores, cells=cells, remarks=tuple(remarks), parts=tuple(parts),
+        pairs=pairs, common=common,
+    )  # fmt: skip
+
+
+def _comparisons(parts: list[RunData]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Comparisons of rows within each run, and between runs on the rows that both have."""
+    pairs, common = [], list[pd.DataFrame]()
+    seen: list[pd.DataFrame] = []
+    for part in parts:
+        if part.store is None:
+            continue
+        own, shared = compare_rows(part.store, part.plan)
+        pairs += [own, *(guest_pairs(part.store, part.plan, rows) for rows in seen)]
+        common.append(shared)
+        seen.append(sample_rows(part.store, part.plan, limit=ROWS_BETWEEN_RUNS))
+    table = pd.concat(common, ignore_index=True) if common else pd.DataFrame()
+    table = pool_common(table, ["paradigm", "dataset", "model"])
+    return pd.concat(pairs, ignore_index=True), table
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:

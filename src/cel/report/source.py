@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +10,8 @@ import pandas as pd
 from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
 from cel.benchmark.collect import cell_table
 from cel.benchmark.plan import paradigms_of
+from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
+from cel.benchmark.shipped import guest_pairs, shipped_table
 from cel.protocols import Task
 from cel.report.catalogue import method_title, scope_of
 from cel.report.tables import BASELINE, baseline_path, with_baselines
@@ -32,6 +34,9 @@ class RunData:
             paradigm.
         remarks: what a reader should know about the data.
         parts: the runs that were brought together, if there are several.
+        pairs: who beats whom how often, row by row: `cel.benchmark.row_scores.PAIR_COLUMNS`.
+        common: means on own and on common rows: paradigm, dataset, model, method, rows, own,
+            common, and metrics with and without `_own`.
     """
 
     store: Store | None
@@ -40,6 +45,8 @@ class RunData:
     cells: pd.DataFrame
     remarks: tuple[str, ...] = ()
     parts: tuple[RunData, ...] = ()
+    pairs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=PAIR_COLUMNS))
+    common: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def suite(self) -> Suite:
@@ -73,7 +80,33 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
             known.get((d, m)) or _paradigm(m, tasks[d])
             for d, m in zip(table["dataset"], table["method"], strict=True)
         ]
-    return RunData(store, plan, scores, cells, _remarks(plan.suite.name, differing, added))
+    pairs, common = _comparisons(store, plan, scores, "" if differing else plan.suite.name)
+    remarks = _remarks(plan.suite.name, differing, added)
+    return RunData(store, plan, scores, cells, remarks, pairs=pairs, common=common)
+
+
+def _comparisons(
+    store: Store, plan: Plan, scores: pd.DataFrame, suite: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Comparisons of rows: of the run, of shipped methods, and of the run with shipped ones."""
+    pairs, common = compare_rows(store, plan)
+    common = pool_common(common, ["paradigm", "dataset", "model"])
+    added = set(scores.loc[scores["source"] == BASELINE, "method"])
+    if not added:
+        return pairs, common
+    places = scores[["dataset", "model"]].drop_duplicates()
+    theirs = shipped_table(suite, "pairs")
+    if len(theirs):
+        mine = theirs["a"].isin(added) & theirs["b"].isin(added)
+        rows = shipped_table(suite, "rows")
+        rows = rows[rows["method"].isin(added)] if len(rows) else rows
+        crossed = guest_pairs(store, plan, rows)
+        parts = [pairs, theirs[mine].merge(places, on=["dataset", "model"]), crossed]
+        pairs = pd.concat([p for p in parts if len(p)], ignore_index=True)
+    shared = shipped_table(suite, "common")
+    if common.empty and len(shared):
+        common = shared[shared["method"].isin(added)].merge(places, on=["dataset", "model"])
+    return pairs, common
 
 
 def _paradigm(method: str, task: Task) -> str:

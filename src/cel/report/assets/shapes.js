@@ -137,8 +137,19 @@ function oneBox(group, x, half, y) {
   return box;
 }
 
+/* The ranking with Friedman's mean ranks over datasets, to which the critical difference belongs. */
+function byPlace(ranking) {
+  const order = ranking.methods.map((_, i) => i).sort((a, b) => ranking.place[a] - ranking.place[b]);
+  return {
+    methods: order.map((i) => ranking.methods[i]),
+    rank: order.map((i) => ranking.place[i]),
+    difference: ranking.difference,
+  };
+}
+
 /* Mean ranks on a line; methods joined by a bar are not significantly different (Nemenyi). */
-function rankDiagram(ranking) {
+function rankDiagram(given) {
+  const ranking = byPlace(given);
   const k = ranking.methods.length,
     W = narrow() ? 500 : 860,
     side = narrow() ? 132 : 190,

@@ -116,7 +116,7 @@ function rankCard(group) {
   return card(
     `${group.title}: mean ranks`,
     paragraph(
-      "1 is best. Ranks are taken per problem and averaged; the first column is the plain average of the others and only sorts the table: how much each criterion matters is yours to decide.",
+      "1 is best. Methods are ranked within every row, unanswered ones last; ranks are averaged over rows, folds, models and datasets. The first column is the plain average of the others and only sorts the table: how much each criterion matters is yours to decide.",
     ),
     scroller(
       el(
@@ -152,8 +152,11 @@ function testText(r) {
     r.p === null
       ? alike
       : `Friedman's test that all methods are alike: p ${r.p < 0.001 ? "< 0.001" : `= ${r.p.toFixed(3)}`}.`;
+  const possible = r.possible
+    ? ""
+    : ` With ${r.problems} datasets and ${r.pairs.length} pairs no pair can be significant, however clear; that takes ${r.needed} datasets.`;
   return paragraph(
-    `${friedman} Ranked on ${r.problems} of ${r.of} problems, those on which every ranked method has a value.${left}`,
+    `${friedman} Datasets are the units: folds and models are averaged within them. Ranked on ${r.problems} of ${r.of} datasets, those on which every pair was compared.${left}${possible}`,
   );
 }
 
