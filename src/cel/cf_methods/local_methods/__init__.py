@@ -13,6 +13,8 @@ from cel.cf_methods.local_methods.dice import DiCE
 from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
+from cel.cf_methods.local_methods.probe import PROBE
+from cel.cf_methods.local_methods.roar import ROAR
 from cel.cf_methods.local_methods.sace import SACE
 from cel.cf_methods.local_methods.wachter import Wachter
 
@@ -24,6 +26,8 @@ __all__ = [
     "CEM",
     "NICE",
     "PPCEF",
+    "PROBE",
+    "ROAR",
     "SACE",
     "Artelt",
     "CellSearch",
