@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = [
     "BudgetExceeded",
     "CelError",
@@ -13,6 +15,7 @@ __all__ = [
     "StoreError",
     "TrainingError",
     "UnsupportedError",
+    "foreign_errors",
 ]
 
 
@@ -59,3 +62,14 @@ class StoreError(CelError, OSError):
 
 class BudgetExceeded(CelError, TimeoutError):  # noqa: N818 - it ends a search, it is no mistake
     """A time limit or a query limit was reached."""
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """Return what models from outside raise about a row that they do not take."""
+    known: list[type[Exception]] = [
+        ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, CelError
+    ]  # fmt: skip
+    for module, name in (("catboost", "CatBoostError"), ("lightgbm.basic", "LightGBMError")):
+        if module in sys.modules:
+            known.append(getattr(sys.modules[module], name))
+    return tuple(known)

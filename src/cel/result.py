@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cel.errors import DataError
+from cel.preprocessing import Encoding, GivenRows, companions
 from cel.protocols import Proof, Status, Task
 from cel.space import FeatureSpace, Target
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cel.preprocessing import PreprocessingPipeline
+    from cel.preprocessing import PreprocessingPipeline, Sheet
 
 __all__ = ["EvaluationContext", "ExplanationResult"]
 
@@ -45,6 +47,20 @@ class EvaluationContext:
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
 
+    @classmethod
+    def of(cls, split: Any, model: Any, density: Any = None) -> EvaluationContext:
+        """Return the context of one fold: what was there before the test rows, and the test rows.
+
+        Training and validation rows together are the reference. What the model predicts for them
+        and for the held-out rows is asked for when a metric first needs it.
+        """
+        return cls(
+            model=model,
+            density=density,
+            x_train=np.concatenate([split.train.X, split.valid.X]),
+            x_test=split.test.X,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExplanationResult:
@@ -61,6 +77,9 @@ class ExplanationResult:
         space: the encoded features.
         pipeline: how to decode rows, or None for plain arrays.
         target: the outcome column, or None.
+        sheet: what else the training table says: digits of numbers, columns that travel along.
+        rows: the owner's rows as they were given, if they were a DataFrame.
+        reasons: (n,) why a row ended as `error` or `infeasible`, None elsewhere; or None.
         x_sets: (n, k, d) several verified counterfactuals per row, NaN padded, or None.
         cf_group_ids: (n,) group, rule or direction that answered, -1 for none, or None.
         bound: (n,) proved lower bounds of the method's cost, NaN for none, or None.
@@ -83,6 +102,9 @@ class ExplanationResult:
     space: FeatureSpace
     pipeline: PreprocessingPipeline | None = None
     target: Target | None = None
+    sheet: Sheet | None = None
+    rows: pd.DataFrame | None = None
+    reasons: np.ndarray | None = None
     x_sets: np.ndarray | None = None
     cf_group_ids: np.ndarray | None = None
     bound: np.ndarray | None = None
@@ -165,9 +187,11 @@ class ExplanationResult:
     def select(self, rows: Any) -> ExplanationResult:
         """Return some rows, given as positions or as a mask."""
         arrays = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs", "status", "source_ids")
-        optional = ("x_sets", "cf_group_ids", "bound", "proof")
+        optional = ("reasons", "x_sets", "cf_group_ids", "bound", "proof")
         changes = {n: getattr(self, n)[rows] for n in arrays}
         changes |= {n: getattr(self, n)[rows] for n in optional if getattr(self, n) is not None}
+        if self.rows is not None:
+            changes["rows"] = self.rows.iloc[np.arange(len(self))[rows]]
         return replace(self, **changes)
 
     def with_context(self, context: EvaluationContext) -> ExplanationResult:
@@ -176,67 +200,103 @@ class ExplanationResult:
 
     # -- original units ----------------------------------------------------------------------
 
+    @property
+    def encoding(self) -> Encoding:
+        """How rows become numbers and come back."""
+        return Encoding(
+            space=self.space, pipeline=self.pipeline, target=self.target, sheet=self.sheet
+        )
+
+    @cached_property
+    def given(self) -> GivenRows | None:
+        """The owner's rows beside their codes, or None for encoded rows."""
+        if self.rows is None or self.pipeline is None:
+            return None
+        return replace(GivenRows.read(self.rows, self.encoding), x=self.x_origs)
+
     def decode(self, x: np.ndarray) -> pd.DataFrame:
         """Return encoded rows in original units; without a pipeline, columns get encoded names."""
-        import pandas as pd
-
-        if self.pipeline is not None:
-            return self.pipeline.inverse_transform(x)
-        return pd.DataFrame(x, columns=list(self.space.column_names))
+        return self.encoding.decode(x)
 
     def originals(self) -> pd.DataFrame:
-        """Return the explained rows in original units."""
+        """Return the explained rows in original units: the very rows if a table was given."""
+        if self.rows is not None:
+            return self.rows
         return self.decode(self.x_origs).set_axis(self.source_ids, axis=0)
 
-    def to_frame(self, *, invalid: bool = False, sets: bool = False) -> pd.DataFrame:
+    def to_frame(
+        self, *, invalid: bool = False, sets: bool = False, proofs: bool = False
+    ) -> pd.DataFrame:
         """Return the counterfactuals in original units, indexed like the rows they answer.
 
-        Methods that prove something add the columns `proof` and `bound`.
+        What did not change is the owner's, bit for bit: columns that only travel along, index,
+        order of columns and dtypes included.
 
         Args:
             invalid: also show candidates that failed verification, marked in `status`.
             sets: show all counterfactuals of a row, not only the first.
+            proofs: add what is proved, in columns `proof` and `bound`.
         """
         if sets and self.x_sets is not None:
             return self._sets_frame()
-        rows = self.has_candidate if invalid else self.found
-        frame = self.decode(self.x_cfs[rows]).set_axis(self.source_ids[rows], axis=0)
-        if self.proof is not None:
+        rows = np.flatnonzero(self.has_candidate if invalid else self.found)
+        frame = self._answers(self.x_cfs[rows], rows)
+        if proofs and self.proof is not None:
             frame = frame.assign(proof=self.proof[rows])
-        if self.bound is not None:
+        if proofs and self.bound is not None:
             frame = frame.assign(bound=self.bound[rows])
         return frame.assign(status=self.status[rows]) if invalid else frame
+
+    def _answers(self, x: np.ndarray, rows: np.ndarray) -> pd.DataFrame:
+        """Return points (m, d) that answer rows (m,) as a table."""
+        if self.given is not None:
+            return self.given.written(x, rows)
+        return self.decode(x).set_axis(self.source_ids[rows], axis=0)
 
     def _sets_frame(self) -> pd.DataFrame:
         assert self.x_sets is not None
         row, number = np.nonzero(~np.isnan(self.x_sets).any(-1))
-        frame = self.decode(self.x_sets[row, number])
+        frame = self._answers(self.x_sets[row, number], row)
         frame.insert(0, "alternative", number)
-        return frame.set_axis(self.source_ids[row], axis=0)
+        return frame
 
     def changes(self) -> pd.DataFrame:
-        """Return one line per changed feature: row, feature, from, to, in original units."""
+        """Return one line per changed column: row, feature, from, to, in original units.
+
+        A gap that was filled is a change like any other.
+        """
         import pandas as pd
 
-        from cel.space.distances import changed_features
-
         rows = np.flatnonzero(self.found)
-        before = self.decode(self.x_origs[rows])
-        after = self.decode(self.x_cfs[rows])
-        moved = changed_features(self.x_origs[rows], self.x_cfs[rows], self.space)
-        row, feature = np.nonzero(moved)
-        names = np.array(self.space.names, dtype=object)[feature]
-        known = np.array([n in before.columns for n in names], dtype=bool)
-        row, names = row[known], names[known]
-        columns = before.columns.get_indexer(names)
+        after = self._answers(self.x_cfs[rows], rows)
+        if self.given is not None:
+            before, names = self.given.frame.iloc[rows], list(self.given.raw.names)
+            moved = self.given.moved(self.x_cfs[rows], rows)
+        else:
+            before = self.decode(self.x_origs[rows])
+            names, moved = self._moved_columns(before.columns, rows)
+        row, column = np.nonzero(moved)
+        index = pd.Index(names)
+        place = before.columns.get_indexer(index)[column]
         return pd.DataFrame(
             {
                 "row": self.source_ids[rows][row],
-                "feature": names,
-                "from": before.to_numpy(dtype=object)[row, columns],
-                "to": after.to_numpy(dtype=object)[row, columns],
+                "feature": np.array(names, dtype=object)[column],
+                "from": _cells(before, row, place),
+                "to": _cells(after, row, after.columns.get_indexer(index)[column]),
             }
         )
+
+    def _moved_columns(self, columns: pd.Index, rows: np.ndarray) -> tuple[list[str], np.ndarray]:
+        """Return names of columns and (m, p) bool which changed, flags of gaps with their own."""
+        from cel.space.distances import changed_features
+
+        moved = changed_features(self.x_origs[rows], self.x_cfs[rows], self.space)
+        names = [n for n in self.space.names if n in columns]
+        of = self.space.names.index
+        parts = [[of(f) for f in companions(self.space, n)] for n in names]
+        shape = (len(rows), len(names))
+        return names, np.stack([moved[:, p].any(1) for p in parts], 1).reshape(shape)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{n} {s}" for s, n in self.counts().items())
@@ -276,3 +336,12 @@ class ExplanationResult:
         from cel.result_io import from_document
 
         return from_document(json.loads(text))
+
+
+def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return single cells of a table as they are, without a common dtype."""
+    out = np.empty(len(row), dtype=object)
+    for j in np.unique(column):
+        here = column == j
+        out[here] = frame.iloc[:, j].astype(object).to_numpy()[row[here]]
+    return out

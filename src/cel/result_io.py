@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cel.errors import StoreError
 from cel.protocols import Task
@@ -25,19 +27,27 @@ _PROOFS = ("bound", "proof")  # written only where a method gives them
 
 def _header(result: ExplanationResult) -> dict[str, Any]:
     target, pipeline = result.target, result.pipeline
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "method": result.method,
-        "task": result.task.value,
-        "space": space_to_dict(result.space),
-        "pipeline": None if pipeline is None else pipeline.to_dict(),
-        "target": None if target is None else _target_to_dict(target),
-        "params": json.loads(json.dumps(dict(result.params), default=str)),
-        "seconds": {k: float(v) for k, v in result.seconds.items()},
-        "logs": json.loads(json.dumps(dict(result.logs), default=str)),
-        "set_size": 0 if result.x_sets is None else result.x_sets.shape[1],
-    }
+    table = {} if result.rows is None else {"rows": base64.b64encode(_table(result.rows)).decode()}
+    sheet = {} if result.sheet is None else {"sheet": result.sheet.to_dict()}
+    reasons = {} if result.reasons is None else {"reasons": result.reasons.tolist()}
+    return (
+        table
+        | sheet
+        | reasons
+        | {
+            "format": FORMAT,
+            "version": VERSION,
+            "method": result.method,
+            "task": result.task.value,
+            "space": space_to_dict(result.space),
+            "pipeline": None if pipeline is None else pipeline.to_dict(),
+            "target": None if target is None else _target_to_dict(target),
+            "params": json.loads(json.dumps(dict(result.params), default=str)),
+            "seconds": {k: float(v) for k, v in result.seconds.items()},
+            "logs": json.loads(json.dumps(dict(result.logs), default=str)),
+            "set_size": 0 if result.x_sets is None else result.x_sets.shape[1],
+        }
+    )
 
 
 def _target_to_dict(target: Target) -> dict[str, Any]:
@@ -65,7 +75,7 @@ def _target_from_dict(d: dict[str, Any]) -> Target:
 
 
 def _from_header(header: dict[str, Any]) -> dict[str, Any]:
-    from cel.preprocessing import PreprocessingPipeline
+    from cel.preprocessing import PreprocessingPipeline, Sheet
 
     if header.get("format") != FORMAT:
         raise StoreError("this is not a stored explanation result")
@@ -78,10 +88,50 @@ def _from_header(header: dict[str, Any]) -> dict[str, Any]:
         "space": space,
         "pipeline": None if pipeline is None else PreprocessingPipeline.from_dict(pipeline),
         "target": None if target is None else _target_from_dict(target),
+        "sheet": Sheet.from_dict(header["sheet"]) if "sheet" in header else None,
+        "rows": _rows_of(header.get("rows")),
+        "reasons": _reasons_of(header.get("reasons")),
         "params": header["params"],
         "seconds": header["seconds"],
         "logs": header["logs"],
     }
+
+
+def _table(rows: pd.DataFrame) -> bytes:
+    """Return the owner's rows as an Arrow file: dtypes, index and order of columns included."""
+    import pyarrow as pa
+
+    try:
+        table = pa.Table.from_pandas(rows, preserve_index=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        table = pa.Table.from_pandas(_as_text(rows), preserve_index=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _as_text(rows: pd.DataFrame) -> pd.DataFrame:
+    """Write objects that Arrow does not know as text."""
+    odd = {n: rows[n].map(str) for n in rows.columns if rows[n].dtype == object}
+    return rows.assign(**odd)
+
+
+def _rows_of(text: str | None) -> pd.DataFrame | None:
+    import pyarrow as pa
+
+    if text is None:
+        return None
+    frame: pd.DataFrame = pa.ipc.open_file(base64.b64decode(text)).read_all().to_pandas()
+    return frame
+
+
+def _reasons_of(reasons: list[str | None] | None) -> np.ndarray | None:
+    if reasons is None:
+        return None
+    out = np.full(len(reasons), None, dtype=object)
+    out[:] = reasons
+    return out
 
 
 def to_document(result: ExplanationResult) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_proofs_survive_files_and_selection(result, tmp_path):
 
 def test_proofs_are_shown_and_counted(result):
     proved, found = _proved(result), int(result.found.sum())
-    assert list(proved.to_frame().columns[-2:]) == ["proof", "bound"]
+    assert list(proved.to_frame(proofs=True).columns[-2:]) == ["proof", "bound"]
     assert "proof" not in result.to_frame()
     assert proved.proofs() == {
         "optimal": found - 1, "within_gap": 1, "heuristic": 0,

@@ -24,6 +24,7 @@ from cel.protocols import Need, Task
 from cel.result import EvaluationContext, ExplanationResult
 
 if TYPE_CHECKING:
+    from cel.datasets.splits import Part
     from cel.models.inputs import FitRows
 
 __all__ = ["MODEL_STAGES", "Workbench"]
@@ -125,17 +126,22 @@ class Workbench:
             if name is None
             else model_class(name)(**options)
         )
-        fit, valid = ((part.X, self._predict(part.X)) for part in (split.train, split.valid))
+        fit, valid = ((getattr(split, p).X, self._predicted(p)) for p in ("train", "valid"))
         return model, read_rows(*fit, split.space, valid)
 
     def _options(self, stage: str) -> dict[str, Any]:
         return {"random_state": seed_of(self.key(stage), "fit"), "device": self.device}
 
-    def _predict(self, x: np.ndarray) -> np.ndarray:
-        model = self.predictor()
-        if self.block.task is Task.REGRESSION:
-            return np.asarray(model.predict(x), dtype=np.float32).reshape(len(x), -1)
-        return np.asarray(model.predict_proba(x).argmax(1), dtype=np.int64)
+    def _predicted(self, part: Part) -> np.ndarray:
+        """What the model predicts for a part of the fold, asked once per block."""
+        if part not in self._made:
+            model, x = self.predictor(), getattr(self.split, part).X
+            if self.block.task is Task.REGRESSION:
+                y = np.asarray(model.predict(x), dtype=np.float32).reshape(len(x), -1)
+            else:
+                y = np.asarray(model.predict_proba(x).argmax(1), dtype=np.int64)
+            self._made[part] = y
+        return np.asarray(self._made[part])
 
     def _spec(self, stage: str) -> dict[str, Any]:
         b = self.block
@@ -146,16 +152,10 @@ class Workbench:
     def context(self) -> EvaluationContext:
         """Model, density and rows for the metrics."""
         if "context" not in self._made:
-            split = self.split
-            train, predicted = self._training_rows()
-            self._made["context"] = EvaluationContext(
-                model=self.predictor(),
-                density=self.density(),
-                levels=self.levels(),
-                x_train=train,
-                y_train=predicted,
-                x_test=split.test.X,
-                y_test=self._predict(split.test.X),
+            plain = EvaluationContext.of(self.split, self.predictor(), self.density())
+            _, predicted = self._training_rows()
+            self._made["context"] = replace(
+                plain, levels=self.levels(), y_train=predicted, y_test=self._made.get("test")
             )
         context: EvaluationContext = self._made["context"]
         return context
@@ -171,7 +171,7 @@ class Workbench:
     def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows for fitting and for validation, and what the model predicts for them."""
         x = np.concatenate([self.split.train.X, self.split.valid.X])
-        return x, self._predict(x)
+        return x, np.concatenate([self._predicted("train"), self._predicted("valid")])
 
     def explain(self, cell: Cell) -> None:
         """Compute and store the counterfactuals of a cell."""
@@ -197,7 +197,7 @@ class Workbench:
             if target is None:
                 target = self.split.target.desired_position
             goal = 1 if target is None else target
-            rows = np.flatnonzero(self._predict(test.X) != goal)
+            rows = np.flatnonzero(self._predicted("test") != goal)
         else:
             goal, rows = None, np.arange(len(test.X))
         rows = rows[: self.suite.max_rows]

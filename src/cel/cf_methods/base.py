@@ -6,24 +6,25 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cel.cf_methods.options import Options
-from cel.cf_methods.prepare import Prepared, prepare, training_data
+from cel.cf_methods.prepare import Prepared, encoding_of, prepare, training_data
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.verify import assemble
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
 from cel.parameters import Parameters, check_choices
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Need, Scope, Support, Task
 from cel.registry import Registry, did_you_mean
 from cel.result import ExplanationResult
 from cel.search import Budget, RowStreams
-from cel.space import FeatureSpace
+from cel.space import FeatureSpace, Target
 from cel.space.region import Region
 
 __all__ = [
@@ -55,6 +56,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     version: ClassVar[int] = 1
     rows_independent: ClassVar[bool] = True
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
+    encoding_: Encoding
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
     _test_params: ClassVar[Mapping[str, Any]] = {}
     _options: ClassVar[type | None] = Options
@@ -110,14 +112,13 @@ class BaseCounterfactualMethod(Parameters, ABC):
         started, busy = time.perf_counter(), time.process_time()
         given = training_data(data, y, self.model, self.space)
         view = self._view(Budget())
-        x = torch.as_tensor(given.x)
-        predicted = torch.as_tensor(view.outcome(given.x))
-        self.space_, self.pipeline_, self.target_ = given.space, given.pipeline, given.target
         self._refuse(view, given.space)
+        self.encoding_, self._split = given.encoding, given.split
+        x = torch.as_tensor(given.x)
+        predicted = torch.as_tensor(view.outcome(given.shown))
         labels = None if given.y is None else torch.as_tensor(given.y)
         reserve = None if given.reserve is None else torch.as_tensor(given.reserve)
         self.train_ = TrainRows(x=x, y=predicted, labels=labels, reserve=reserve)
-        self._held_out = given.held_out
         self._fit(self.train_)
         self.fit_seconds_ = time.perf_counter() - started
         self.fit_cpu_seconds_ = time.process_time() - busy
@@ -134,11 +135,15 @@ class BaseCounterfactualMethod(Parameters, ABC):
                 or the prediction plus 20 % of the range.
         """
         view = self._view(Budget(self.time_limit))
-        prepared = prepare(self, X, target, view)
-        self._refuse(view, prepared.space)
+        self._refuse(view, encoding_of(self).space)
         self._require_fit()
+        prepared = self._prepare(X, target, view)
         started, busy = time.perf_counter(), time.process_time()
-        answers = self._answer_in_batches(prepared, view)
+        answers = [
+            answer
+            for part, bound in prepared.groups(view)
+            for answer in self._answer_in_batches(part, bound)
+        ]
         self._synchronise()
         seconds = {
             "fit": getattr(self, "fit_seconds_", 0.0),
@@ -157,12 +162,38 @@ class BaseCounterfactualMethod(Parameters, ABC):
             return self.explain(rows.rows)
         return self.explain(torch.cat([batch[0] for batch in loader]))
 
+    @property
+    def space_(self) -> FeatureSpace:
+        """Encoded features of the training rows."""
+        return cast(FeatureSpace, self._fitted.space)
+
+    @property
+    def pipeline_(self) -> PreprocessingPipeline | None:
+        """What encodes raw tables, or None."""
+        return self._fitted.pipeline
+
+    @property
+    def target_(self) -> Target | None:
+        """The outcome, or None."""
+        return self._fitted.target
+
+    @property
+    def _fitted(self) -> Encoding:
+        if not hasattr(self, "encoding_"):
+            raise AttributeError(f"{type(self).__name__} is not fitted")
+        return self.encoding_
+
     # -- machinery ---------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, target: Any, view: ModelView) -> Prepared:
+        """Read rows and targets; for methods whose targets are of their own making."""
+        return prepare(self, X, target, view)
 
     def _view(self, budget: Budget) -> ModelView:
         return ModelView(self.model, tolerance=self.tolerance, budget=budget)
 
-    def _refuse(self, view: ModelView, space: FeatureSpace) -> None:
+    def _refuse(self, view: ModelView, space: FeatureSpace | None) -> None:
+        assert space is not None
         who = type(self).__name__
         if view.task not in self.tasks:
             raise UnsupportedError(f"{who} does not work for {view.task.value}")
@@ -227,7 +258,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
         return answers
 
     def _query(self, prepared: Prepared, rows: Any, view: ModelView) -> Query:
-        x = torch.as_tensor(prepared.x[rows]).to(self._device())
+        x = torch.as_tensor(prepared.starts.x[rows]).to(self._device())
         target = torch.as_tensor(prepared.target_values[rows]).to(self._device())
         if view.task is Task.REGRESSION:
             target = target.to(x.dtype)

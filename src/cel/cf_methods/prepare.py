@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+import pandas as pd
 
+from cel.cf_methods.starts_inside import Starts, starts_inside
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
+from cel.preprocessing import Encoding, GivenRows, PreprocessingPipeline
 from cel.protocols import Task
-from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 from cel.space.target import distinct
 
 if TYPE_CHECKING:
     from cel.cf_methods.base import BaseCounterfactualMethod
 
-__all__ = ["Prepared", "TrainingData", "prepare", "training_data"]
+__all__ = ["Prepared", "TrainingData", "encoding_of", "prepare", "training_data"]
+
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingData:
-    """Training rows as given, with whatever is known about their columns."""
+    """Training rows as given, with whatever is known about their columns.
+
+    Attributes:
+        x: (m, d) encoded rows.
+        y: recorded outcomes, or None.
+        space: encoded features.
+        encoding: how the rows are encoded.
+        shown: what the model is asked about: the raw table where it was given, else `x`.
+        split: the fold that the rows are from, or None.
+    """
 
     x: np.ndarray
     y: np.ndarray | None
     space: FeatureSpace
-    pipeline: Any = None
-    target: Target | None = None
-    held_out: np.ndarray | None = None
+    encoding: Encoding
+    shown: Any
+    split: Any = None
     reserve: np.ndarray | None = None
 
 
@@ -42,43 +54,88 @@ class Prepared:
     source_ids: np.ndarray  # (n,)
     y: np.ndarray  # predictions
     target_values: np.ndarray  # (n,) or (n, o)
-    bad: np.ndarray  # (n,) bool: NaN or infinite rows
+    bad: np.ndarray  # (n,) bool: rows that cannot be read or asked about
     done: np.ndarray  # (n,) bool: already in the target class
     space: FeatureSpace
-    pipeline: Any
-    target: Target | None
+    encoding: Encoding
+    starts: Starts  # where searches begin
+    given: GivenRows | None = None  # the owner's rows, if a table was given
+    reasons: np.ndarray | None = None  # (n,) why a row is bad or cannot be answered
+    among: np.ndarray | None = None  # (n,) bool: rows of this group, None for all
+
+    @property
+    def pipeline(self) -> PreprocessingPipeline | None:
+        """What encodes raw tables, or None."""
+        return self.encoding.pipeline
+
+    @property
+    def target(self) -> Target | None:
+        """The outcome, or None."""
+        return self.encoding.target
 
     @property
     def todo(self) -> np.ndarray:
         """Rows that need an answer."""
-        return np.asarray(~self.bad & ~self.done)
+        out = ~self.bad & ~self.done & ~self.starts.settled
+        return np.asarray(out if self.among is None else out & self.among)
+
+    def groups(self, view: ModelView) -> Iterator[tuple[Prepared, ModelView]]:
+        """Yield parts whose rows can be searched together, each with a model that knows them."""
+        if self.given is None or not view.reads_tables:
+            yield self, view
+            return
+        rows = np.flatnonzero(self.todo)
+        by_carried = len(rows) > 1 and view.reads_carried(self.given, rows)
+        for part in self.given.groups(rows, by_carried=by_carried):
+            among = np.zeros(len(self.x), dtype=bool)
+            among[part] = True
+            bound = view.bound(self.given.decoder(part)) if len(part) else view
+            yield replace(self, among=among), bound
+
+
+def encoding_of(method: BaseCounterfactualMethod) -> Encoding:
+    """Return what a method knows about rows: its own space, its training rows, its model."""
+    fitted = getattr(method, "encoding_", None) or Encoding()
+    known = Encoding(space=method.space).over(fitted.over(Encoding.of(method.model)))
+    if known.space is None:
+        raise MissingInputError(
+            "no feature space: fit the model or the method on a dataset, or pass space="
+        )
+    return known
 
 
 def training_data(data: Any, y: Any, model: Any, space: FeatureSpace | None) -> TrainingData:
     """Read training rows from a split, a loader, a frame or an array."""
     split = getattr(getattr(data, "dataset", None), "split", None) or data
     if hasattr(split, "train") and hasattr(split, "space"):
+        known = Encoding(space=space).over(Encoding.of(split))
+        x = np.asarray(split.train.X, dtype=np.float32)
         return TrainingData(
-            x=np.asarray(split.train.X, dtype=np.float32),
+            x=x,
             y=np.asarray(split.train.y),
             space=space or split.space,
-            pipeline=split.pipeline,
-            target=split.target,
-            held_out=np.asarray(split.test.X, dtype=np.float32),
+            encoding=known,
+            shown=x,
+            split=split,
             reserve=np.asarray(split.valid.X, dtype=np.float32),
         )
-    pipeline = getattr(model, "pipeline_", None)
-    target = getattr(model, "target_", None)
-    x, _ = _encode(data, pipeline)
-    known = space or getattr(model, "space_", None) or _observed_space(x)
-    if known.width != x.shape[1]:
-        raise DataError(f"expected rows of {known.width} columns, got {x.shape[1]}")
+    known = Encoding(space=space).over(Encoding.of(model))
+    x, _ = known.encode(data)
+    features = known.space or _observed_space(x)
+    if features.width != x.shape[1]:
+        raise DataError(f"expected rows of {features.width} columns, got {x.shape[1]}")
     if not np.isfinite(x).all():
         raise DataError(
             f"training rows hold {int((~np.isfinite(x)).sum())} NaN or infinite values"
         )
-    outcomes = None if y is None else np.asarray(y)
-    return TrainingData(x=x, y=outcomes, space=known, pipeline=pipeline, target=target)
+    tables = isinstance(data, pd.DataFrame) and getattr(model, "reads_tables", False)
+    return TrainingData(
+        x=x,
+        y=None if y is None else np.asarray(y),
+        space=features,
+        encoding=replace(known, space=features),
+        shown=data if tables else x,
+    )
 
 
 def _observed_space(x: np.ndarray) -> FeatureSpace:
@@ -90,46 +147,65 @@ def _observed_space(x: np.ndarray) -> FeatureSpace:
     return space.with_changes(**changes)
 
 
-def _encode(X: Any, pipeline: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return (encoded rows, row labels)."""
-    if hasattr(X, "X") and hasattr(X, "index"):  # Rows of a split
-        return np.asarray(X.X, dtype=np.float32), np.asarray(X.index)
-    if hasattr(X, "iloc"):
-        if pipeline is None:
-            raise MissingInputError(
-                "a DataFrame needs a pipeline: train the model from a dataset, use cel.wrap(), "
-                "or pass encoded rows as an array"
-            )
-        return np.asarray(pipeline.transform(X), dtype=np.float32), np.asarray(X.index)
-    rows = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else np.asarray(X)
-    if rows.ndim != 2:
-        raise DataError(f"expected rows of shape (n, d), got shape {rows.shape}")
-    return np.ascontiguousarray(rows, dtype=np.float32), np.arange(len(rows))
-
-
 def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelView) -> Prepared:
-    """Encode the rows, predict them, and settle every row's target."""
-    pipeline = getattr(method, "pipeline_", None) or getattr(method.model, "pipeline_", None)
-    outcome = getattr(method, "target_", None) or getattr(method.model, "target_", None)
-    x, ids = _encode(X, pipeline)
-    space = method.space or getattr(method, "space_", None)
-    space = space or getattr(method.model, "space_", None)
-    if space is None:
-        raise MissingInputError(
-            "no feature space: fit the model or the method on a dataset, or pass space="
-        )
+    """Encode the rows, predict them as they were given, and settle every row's target."""
+    encoding = encoding_of(method)
+    space = encoding.space
+    assert space is not None
+    given = None
+    if isinstance(X, pd.DataFrame) and encoding.pipeline is not None:
+        given = GivenRows.read(X, encoding)
+        x, ids = given.x, _labels(X)
+        reasons = given.problems.copy()
+    else:
+        x, ids = encoding.encode(X)
+        reasons = None
     if x.shape[1] != space.width:
         raise DataError(f"expected rows of {space.width} columns, got {x.shape[1]}")
     bad = ~np.isfinite(x).all(1)
-    safe = np.where(bad[:, None], 0.0, x).astype(np.float32)
-    y = view.outcome(safe) if len(x) else _no_outcome(view)
-    wanted = y if method.keeps_class else _targets(target, y, view, outcome)
-    kept = method.keeps_class or not len(x)
-    done = np.zeros(len(x), dtype=bool) if kept else view.achieved(y, wanted)
+    y = _predicted(x, bad, given, view, reasons)
+    if reasons is not None:
+        bad = np.array([r is not None for r in reasons], dtype=bool)
+    done = np.zeros(len(x), dtype=bool)
+    if method.keeps_class:
+        wanted = y
+    else:
+        wanted = _targets(target, y, view, encoding.target, positions=given is None)
+        done = view.achieved(y, wanted) if len(x) else done
     return Prepared(
-        x=x, source_ids=ids, y=y, target_values=wanted, bad=bad, done=done & ~bad,
-        space=space, pipeline=pipeline, target=outcome,
+        x=x, source_ids=ids, y=y, target_values=wanted, bad=bad, done=done & ~bad, space=space,
+        encoding=encoding, given=given, reasons=reasons,
+        starts=starts_inside(x, space, bad | done, reasons),
     )  # fmt: skip
+
+
+def _labels(frame: pd.DataFrame) -> np.ndarray:
+    out = np.empty(len(frame), dtype=object)
+    out[:] = list(frame.index)
+    return out if isinstance(frame.index, pd.MultiIndex) else np.asarray(frame.index)
+
+
+def _predicted(
+    x: np.ndarray,
+    bad: np.ndarray,
+    given: GivenRows | None,
+    view: ModelView,
+    reasons: np.ndarray | None,
+) -> np.ndarray:
+    """Predict the rows as they were given; rows that the model refuses get its reason."""
+    if not len(x):
+        return _no_outcome(view)
+    if given is None or not view.reads_tables:
+        return view.outcome(np.where(bad[:, None], 0.0, x).astype(np.float32))
+    readable = np.flatnonzero(~bad)
+    y, refused = view.outcome_of_tables(given.frame.iloc[readable])
+    assert reasons is not None
+    for row, reason in refused.items():
+        reasons[readable[row]] = reason
+    shape = (len(x), *y.shape[1:])
+    out = np.full(shape, -1, dtype=y.dtype) if y.ndim == 1 else np.full(shape, np.nan)
+    out[readable] = y
+    return out
 
 
 def _no_outcome(view: ModelView) -> np.ndarray:
@@ -138,41 +214,34 @@ def _no_outcome(view: ModelView) -> np.ndarray:
     return np.zeros(0, dtype=np.int64)
 
 
-def _targets(target: Any, y: np.ndarray, view: ModelView, outcome: Target | None) -> np.ndarray:
+def _targets(
+    target: Any, y: np.ndarray, view: ModelView, outcome: Target | None, *, positions: bool
+) -> np.ndarray:
     if view.task is Task.REGRESSION:
         return _values(target, y)
     if target is None and outcome is not None:
         target = outcome.desired
     if target is None:
         target = "opposite"
-    if isinstance(target, str) and target == "opposite":
+    known = outcome or _own_labels(view)
+    if isinstance(target, str) and target == "opposite" and "opposite" not in known.classes:
         if view.n_outputs != 2:
             raise ConfigError(
                 f"with {view.n_outputs} classes say which one: explain(X, target=...)"
             )
-        return 1 - y
+        return np.where(y >= 0, 1 - y, 0)
     labels = np.asarray(target, dtype=object).ravel()
     if labels.size not in (1, len(y)):
         raise DataError(f"{labels.size} targets for {len(y)} rows")
     codes, found = distinct(labels)
-    positions = np.array([_position(v, view, outcome) for v in found], dtype=np.int64)[codes]
-    return np.array(np.broadcast_to(positions, y.shape))
+    places = [known.place(v, positions=positions) for v in found]
+    return np.array(np.broadcast_to(np.array(places, dtype=np.int64)[codes], y.shape))
 
 
-def _position(label: Any, view: ModelView, outcome: Target | None) -> int:
-    """Return the position of a class: labels first, and positions only where no label is one."""
-    if outcome is not None:
-        known = list(outcome.classes)
-    else:
-        known = np.asarray(getattr(view.model, "classes_", range(view.n_outputs))).tolist()
-    if label in known:
-        return known.index(label)
-    whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
-    numbers = any(isinstance(c, int | float) for c in known)
-    if whole and not numbers and 0 <= int(label) < view.n_outputs:
-        return int(label)
-    hint = did_you_mean(str(label), map(str, known))
-    raise ConfigError(f"unknown target class {label!r}; the classes are {known}; {hint}")
+def _own_labels(view: ModelView) -> Target:
+    """Return the labels of a model that has no target: its own, or positions."""
+    own = np.asarray(getattr(view.model, "classes_", range(view.n_outputs))).tolist()
+    return Target(names=("class",), task=Task.CLASSIFICATION, classes=tuple(own))
 
 
 def _values(target: Any, y: np.ndarray) -> np.ndarray:

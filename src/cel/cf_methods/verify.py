@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from cel.cf_methods.query import Answer
 from cel.cf_methods.view import ModelView
 from cel.protocols import Proof, Status, Task
 from cel.result import EvaluationContext, ExplanationResult
+from cel.space.layout import TOLERANCE
 from cel.space.region import Region
 
 if TYPE_CHECKING:
     from cel.cf_methods.base import BaseCounterfactualMethod
 
 __all__ = ["assemble"]
+
+LONGER = (1e-3, 1e-2, 5e-2)  # of a step whose outcome was lost to the digits of its columns
 
 
 def assemble(
@@ -37,13 +41,15 @@ def assemble(
         x_cfs[rows] = answer.x.detach().cpu().numpy()
         if answer.infeasible is not None:
             status[rows[answer.infeasible.cpu().numpy()]] = Status.INFEASIBLE.value
-    x_cfs = _snapped(x_cfs, prepared)
-    y_cfs, valid = _verify(x_cfs, prepared, view)
+    x_sets = _sets(answers, prepared, view)
+    x_cfs, y_cfs, valid = _verified(_snapped(x_cfs, prepared), x_sets, prepared, view)
     have = ~np.isnan(x_cfs).any(1)
     status[have] = np.where(valid[have], Status.FOUND.value, Status.INVALID.value)
+    status[prepared.starts.stuck] = Status.INFEASIBLE.value
     status[prepared.done] = Status.NOT_APPLICABLE.value
     status[prepared.bad] = Status.ERROR.value
-    bound, proof = _proofs(answers, x_cfs, status == Status.FOUND.value)
+    bound, proof = _proofs(answers, x_cfs, status == Status.FOUND.value, prepared)
+    given = prepared.given
     return ExplanationResult(
         x_origs=prepared.x,
         x_cfs=x_cfs,
@@ -55,7 +61,10 @@ def assemble(
         space=prepared.space,
         pipeline=prepared.pipeline,
         target=prepared.target,
-        x_sets=_sets(answers, prepared, view),
+        sheet=prepared.encoding.sheet,
+        rows=None if given is None else given.frame,
+        reasons=prepared.reasons,
+        x_sets=x_sets,
         cf_group_ids=_groups(answers, n),
         bound=bound,
         proof=proof,
@@ -63,7 +72,7 @@ def assemble(
         method=method.name,
         params=_plain_params(method),
         logs=_logs(answers, prepared),
-        context=_context(method),
+        context=_context(method, prepared, x_cfs),
     )
 
 
@@ -73,27 +82,97 @@ def _snapped(x: np.ndarray, prepared: Prepared) -> np.ndarray:
     out = np.full_like(x, np.nan)
     if not len(have):
         return out
-    region = Region.around(prepared.space, torch.as_tensor(prepared.x[have]))
-    seen = region.snap(torch.as_tensor(x[have])).numpy()
+    seen = _region(prepared, have).snap(torch.as_tensor(x[have])).numpy()
     moved = (np.abs(seen - prepared.x[have]) > 0).any(1)
     out[have[moved]] = seen[moved]
     return out
 
 
-def _verify(x: np.ndarray, prepared: Prepared, view: ModelView) -> tuple[np.ndarray, np.ndarray]:
-    """Return (predictions, whether each row is valid and feasible)."""
-    have = np.flatnonzero(~np.isnan(x).any(1))
-    valid = np.zeros(len(x), dtype=bool)
+def _region(prepared: Prepared, rows: np.ndarray) -> Region:
+    return Region.around(prepared.space, torch.as_tensor(prepared.starts.x[rows]))
+
+
+def _verified(
+    x: np.ndarray, x_sets: np.ndarray | None, prepared: Prepared, view: ModelView
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (candidates, predictions, whether each row is valid and feasible)."""
+    n = len(x)
+    valid = np.zeros(n, dtype=bool)
     if view.task is Task.REGRESSION:
         y: np.ndarray = np.full(prepared.target_values.shape, np.nan)
     else:
-        y = np.full(len(x), -1, dtype=np.int64)
+        y = np.full(n, -1, dtype=np.int64)
+    out = np.full_like(x, np.nan)
+
+    def judge(points: np.ndarray, rows: np.ndarray) -> None:
+        """Take over points (m, d) that are answers, and those of rows that have none yet."""
+        codes, outcome, ok = _judged(points, rows, prepared, view)
+        here = (ok | np.isnan(out[rows]).any(1)) & ~np.isnan(codes).any(1)
+        out[rows[here]], y[rows[here]] = codes[here], outcome[here]
+        valid[rows] |= ok
+
+    have = np.flatnonzero(~np.isnan(x).any(1))
     if len(have):
-        y[have] = view.outcome(x[have])
-        region = Region.around(prepared.space, torch.as_tensor(prepared.x[have]))
-        feasible = region.contains(torch.as_tensor(x[have])).numpy()
-        valid[have] = view.achieved(y[have], prepared.target_values[have]) & feasible
-    return y, valid
+        judge(x[have], have)
+    if prepared.given is None and not prepared.starts.moved.any():
+        return out, y, valid
+    for points, rows in _second_chances(x, x_sets, valid, prepared):
+        if len(rows):
+            judge(points, rows)
+    return out, y, valid
+
+
+def _second_chances(
+    x: np.ndarray, x_sets: np.ndarray | None, valid: np.ndarray, prepared: Prepared
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield points for rows that have no answer yet; `valid` grows in between.
+
+    Rows that began outside a hard range may be done once they are inside. A candidate that failed
+    may have lost its outcome to the digits of its columns: a verified member of its set takes its
+    place, or the same step made a little longer.
+    """
+    open_ = ~valid & ~prepared.bad & ~prepared.done
+    rows = np.flatnonzero(open_ & prepared.starts.moved)
+    yield prepared.starts.x[rows], rows
+    if prepared.given is None:
+        return
+    if x_sets is not None:
+        members = ~np.isnan(x_sets).any(-1)
+        rows = np.flatnonzero(~valid & members.any(1))
+        way = np.abs(x_sets[rows] - prepared.x[rows, None]).sum(-1)
+        yield x_sets[rows, np.nanargmin(way, axis=1)] if len(rows) else x[:0], rows
+    for share in LONGER:
+        rows = np.flatnonzero(~valid & ~np.isnan(x).any(1))
+        if not len(rows):
+            return
+        start = prepared.starts.x[rows]
+        longer = torch.as_tensor(start + (1 + share) * (x[rows] - start))
+        yield _region(prepared, rows).snap(longer).numpy(), rows
+
+
+def _judged(
+    x: np.ndarray, rows: np.ndarray, prepared: Prepared, view: ModelView
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return points as their owner will see them, what the model says, and whether they answer.
+
+    Points (m, d) for rows (m,); where nothing is left of the changes, the point is NaN.
+    """
+    region, given = _region(prepared, rows), prepared.given
+    wanted = prepared.target_values[rows]
+    if given is None:
+        outcome = view.outcome(x)
+        feasible = region.contains(torch.as_tensor(x)).numpy()
+        return x, outcome, view.achieved(outcome, wanted) & feasible
+    table, codes = given.answers(x, rows)
+    feasible = region.contains(torch.as_tensor(codes)).numpy() & given.keeps(table, rows)
+    if view.reads_tables:
+        outcome, refused = view.outcome_of_tables(table)
+        feasible[list(refused)] = False
+    else:
+        outcome = view.outcome(codes)
+    same = (codes == prepared.x[rows]).all(1)
+    codes = np.where(same[:, None], np.float32(np.nan), codes)
+    return codes, outcome, view.achieved(outcome, wanted) & feasible & ~same
 
 
 def _sets(
@@ -110,11 +189,9 @@ def _sets(
         if not len(row):
             continue
         source = rows[row]
-        region = Region.around(prepared.space, torch.as_tensor(prepared.x[source]))
-        seen = region.snap(torch.as_tensor(sets[row, number])).numpy()
-        good = view.achieved(view.outcome(seen), prepared.target_values[source])
-        good &= region.contains(torch.as_tensor(seen)).numpy()
-        out[source[good], number[good]] = seen[good]
+        seen = _region(prepared, source).snap(torch.as_tensor(sets[row, number])).numpy()
+        codes, _, good = _judged(seen, source, prepared, view)
+        out[source[good], number[good]] = codes[good]
     return out
 
 
@@ -129,7 +206,7 @@ def _groups(answers: list[tuple[Any, Answer]], n: int) -> np.ndarray | None:
 
 
 def _proofs(
-    answers: list[tuple[Any, Answer]], x_cfs: np.ndarray, found: np.ndarray
+    answers: list[tuple[Any, Answer]], x_cfs: np.ndarray, found: np.ndarray, prepared: Prepared
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return bounds and proofs; a proof holds for the very point that was verified."""
     if not any(a.bound is not None or a.proof is not None for _, a in answers):
@@ -141,7 +218,8 @@ def _proofs(
             bound[rows] = a.bound.detach().cpu().double().numpy()
         if a.proof is not None:
             given = a.x.detach().cpu().numpy().astype(np.float32)
-            same = found[rows] & (given == x_cfs[rows]).all(1)
+            slack = 0.0 if prepared.given is None else TOLERANCE  # digits of a table
+            same = found[rows] & (np.abs(given - x_cfs[rows]) <= slack).all(1)
             proof[rows] = np.where(same, a.proof, Proof.NONE.value)
     return bound, proof
 
@@ -160,7 +238,7 @@ def _logs(answers: list[tuple[Any, Answer]], prepared: Prepared) -> dict[str, An
         logs["outside_training_range"] = {
             str(n): int(c) for n, c in zip(names, outside, strict=True) if c
         }
-    if prepared.bad.any():
+    if prepared.bad.any() and prepared.given is None:
         logs["not_finite"] = [str(i) for i in prepared.source_ids[prepared.bad][:20]]
     return logs
 
@@ -170,15 +248,20 @@ def _plain_params(method: BaseCounterfactualMethod) -> dict[str, Any]:
     return {k: v for k, v in method.get_params().items() if isinstance(v, plain)}
 
 
-def _context(method: BaseCounterfactualMethod) -> EvaluationContext:
+def _context(
+    method: BaseCounterfactualMethod, prepared: Prepared, x_cfs: np.ndarray
+) -> EvaluationContext:
+    density = getattr(method, "gen_model", None)
+    if getattr(method, "_split", None) is not None:
+        return EvaluationContext.of(method._split, method.model, density)
     train = getattr(method, "train_", None)
-    held_out = getattr(method, "_held_out", None)
+    model, given = method.model, prepared.given
+    if given is not None and getattr(model, "reads_tables", False) and len(given):
+        model = model.bound(given.decoder(np.arange(len(given))))
     return EvaluationContext(
-        model=method.model,
-        density=getattr(method, "gen_model", None),
+        model=model,
+        density=density,
         levels=getattr(method, "levels_", None),
         x_train=None if train is None else train.x.cpu().numpy(),
         y_train=None if train is None else train.y.cpu().numpy(),
-        x_test=held_out,
-        y_test=None if held_out is None else ModelView(method.model).outcome(held_out),
     )

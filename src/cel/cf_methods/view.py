@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cel.errors import UnsupportedError
+from cel.errors import UnsupportedError, foreign_errors
 from cel.protocols import Task
 from cel.search import Budget
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cel.models.trees import TreeView
+    from cel.preprocessing import GivenRows
 
 __all__ = ["ModelView"]
 
 CHUNK_VALUES = 2**24  # entries of one matrix handed to a model
+MOST_REFUSALS = 50  # rows refused from the first on: then the model fails, not the rows
 CHUNK_ROWS = 1024  # of a network on the CPU: what its layers make of them stays in the cache
 
 
@@ -40,6 +45,71 @@ class ModelView:
         self.model, self.tolerance = model, tolerance
         self.budget = budget or Budget()
         self.task = Task(model.task)
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the model is asked with raw tables, as its owner asks it."""
+        return bool(getattr(self.model, "reads_tables", False))
+
+    def bound(self, decode: Callable[[Any], pd.DataFrame]) -> ModelView:
+        """Return the view of a model that decodes points in another way; budgets are shared."""
+        return ModelView(self.model.bound(decode), tolerance=self.tolerance, budget=self.budget)
+
+    def reads_carried(self, given: GivenRows, rows: np.ndarray) -> bool:
+        """Tell whether columns that only travel along make a difference to the model.
+
+        The rows are predicted once more with these columns moved on by one row.
+        """
+        sheet = given.encoding.sheet
+        if sheet is None or not sheet.carried:
+            return False
+        table = given.frame.iloc[rows]
+        after = table.iloc[np.roll(np.arange(len(rows)), 1)]
+        swapped = table.assign(**{n: after[n].array for n in sheet.carried})
+        ask = self.model.predict if self.task is Task.REGRESSION else self.model.predict_proba
+        try:
+            return not np.array_equal(np.asarray(ask(table)), np.asarray(ask(swapped)))
+        except foreign_errors():
+            return True
+
+    def outcome_of_tables(self, frame: pd.DataFrame) -> tuple[np.ndarray, dict[int, str]]:
+        """Predict the rows of a raw table; rows that the model refuses get its reason.
+
+        An error that every row brings about is raised.
+        """
+        refused: dict[int, str] = {}
+        errors: list[Exception] = []
+        parts = self._halved(frame, 0, refused, errors)
+        if errors and len(refused) == len(frame):
+            raise errors[0]
+        if not parts:
+            return np.zeros(0, dtype=np.int64), {}
+        known = next(p for start, p in parts if start not in refused)
+        shape = (len(frame), *known.shape[1:])
+        out = np.full(shape, -1 if known.ndim == 1 else np.nan, dtype=known.dtype)
+        for start, part in parts:
+            if start not in refused:
+                out[start : start + len(part)] = part
+        return out, refused
+
+    def _halved(
+        self, frame: pd.DataFrame, start: int, refused: dict[int, str], errors: list[Exception]
+    ) -> list[tuple[int, np.ndarray]]:
+        """Ask about all rows at once, about half of them after a failure, and so on."""
+        if not len(frame):
+            return []
+        try:
+            return [(start, self.outcome(frame))]
+        except foreign_errors() as error:
+            errors.append(error)
+            if len(frame) == 1:
+                refused[start] = f"the model refused it: {error}"
+                return [(start, np.zeros(1))]
+            if len(refused) > MOST_REFUSALS and len(refused) == start:
+                raise
+        half = len(frame) // 2
+        first = self._halved(frame.iloc[:half], start, refused, errors)
+        return first + self._halved(frame.iloc[half:], start + half, refused, errors)
 
     @property
     def differentiable(self) -> bool:
@@ -104,8 +174,8 @@ class ModelView:
         """Return the margins of the rows of `x` (n, d)."""
         return self.margin_of(self.scores(x), target)
 
-    def outcome(self, x: np.ndarray) -> np.ndarray:
-        """Predict as a user would: class positions (n,) or values (n, m)."""
+    def outcome(self, x: Any) -> np.ndarray:
+        """Predict encoded rows or a raw table: class positions (n,) or values (n, m)."""
         if self.task is Task.REGRESSION:
             values = np.asarray(self.model.predict(x), dtype=np.float64)
             return np.asarray(values.reshape(len(x), -1))

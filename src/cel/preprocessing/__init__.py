@@ -6,10 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
+from cel.preprocessing.encoding import Encoding
+from cel.preprocessing.given import GivenRows
 from cel.preprocessing.imputer import Imputer, companions, frozen, without_gaps
 from cel.preprocessing.infer import infer_space
 from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.preprocessing.scalers import MinMaxScaler, RobustScaler, StandardScaler
+from cel.preprocessing.sheet import Sheet, carried_columns, on_grids
 from cel.preprocessing.step import STEPS, Columns, Step
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "STEPS",
     "Columns",
+    "Encoding",
+    "GivenRows",
     "Imputer",
     "MinMaxScaler",
     "NoiseDequantizer",
@@ -26,13 +31,16 @@ __all__ = [
     "OrdinalEncoder",
     "PreprocessingPipeline",
     "RobustScaler",
+    "Sheet",
     "StandardScaler",
     "Step",
     "UniformDequantizer",
     "VariationalDequantizer",
+    "carried_columns",
     "companions",
     "frozen",
     "infer_space",
+    "on_grids",
     "without_gaps",
 ]
 

@@ -15,7 +15,7 @@ from cel.preprocessing.numbers import encode_numbers
 from cel.registry import did_you_mean
 from cel.space import Constraint, Direction, Feature, FeatureSpace
 
-__all__ = ["infer_space"]
+__all__ = ["check_table", "infer_space"]
 
 
 def infer_space(
@@ -48,11 +48,14 @@ def infer_space(
     [('age', 'integer', True), ('sex', 'categorical', False)]
     """
     directions, ordinal = directions or {}, ordinal or {}
-    _check_table(frame)
+    check_table(frame)
     names = [str(c) for c in frame.columns]
     for name in (*immutable, *protected, *directions, *ordinal):
         if name not in names:
             raise ConfigError(f"unknown column {name!r}; {did_you_mean(name, names)}")
+    for name in names:
+        if frame[name].isna().all():
+            raise DataError(f"column {name!r} has no value in any row; drop it")
     features = []
     for i, name in enumerate(names):
         feature = _infer(frame.iloc[:, i], name, ordinal.get(name), max_categories)
@@ -68,7 +71,8 @@ def infer_space(
     return FeatureSpace(tuple(features), tuple(constraints))
 
 
-def _check_table(frame: pd.DataFrame) -> None:
+def check_table(frame: pd.DataFrame) -> None:
+    """Raise unless the names of the columns can be names of features."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"expected a DataFrame, got {type(frame).__name__}")
     if frame.empty:
@@ -79,8 +83,6 @@ def _check_table(frame: pd.DataFrame) -> None:
     for name in frame.columns:
         if not isinstance(name, str):
             raise DataError(f"column name {name!r} is no text; rename the column")
-        if frame[name].isna().all():
-            raise DataError(f"column {name!r} has no value in any row; drop it")
 
 
 def _infer(
@@ -104,7 +106,10 @@ def _infer(
 def _holds_labels(dtype: Any) -> bool:
     kinds = (pd.CategoricalDtype, pd.StringDtype)
     return (
-        isinstance(dtype, kinds) or dtype == np.dtype(object) or pd.api.types.is_bool_dtype(dtype)
+        isinstance(dtype, kinds)
+        or dtype == np.dtype(object)
+        or pd.api.types.is_bool_dtype(dtype)
+        or (isinstance(dtype, pd.ArrowDtype) and pd.api.types.is_string_dtype(dtype))
     )
 
 

@@ -17,14 +17,14 @@ from cel.preprocessing.step import Columns, Step
 from cel.space import FeatureSpace
 from cel.space.serialize import plain_label
 
-__all__ = ["Schema", "as_frame", "as_matrix"]
+__all__ = ["Schema", "as_frame", "as_matrix", "to_array"]
 
 
 def as_frame(data: Any, names: Sequence[str]) -> pd.DataFrame:
     """Return raw rows as a DataFrame; arrays (n, p) have their columns in the order of `names`."""
     if isinstance(data, pd.DataFrame):
         return data
-    array = _to_array(data)
+    array = to_array(data)
     if array.ndim != 2 or array.shape[1] != len(names):
         raise DataError(
             f"expected a DataFrame or an array with {len(names)} columns, got "
@@ -35,7 +35,7 @@ def as_frame(data: Any, names: Sequence[str]) -> pd.DataFrame:
 
 def as_matrix(x: Any, width: int) -> np.ndarray:
     """Return encoded rows as an array (n, width) of finite numbers."""
-    array = _to_array(x)
+    array = to_array(x)
     if array.ndim != 2 or array.shape[1] != width:
         raise DataError(f"expected encoded rows of {width} columns, got shape {array.shape}")
     finite = np.isfinite(array).all(axis=1)
@@ -45,7 +45,7 @@ def as_matrix(x: Any, width: int) -> np.ndarray:
     return array
 
 
-def _to_array(data: Any) -> np.ndarray:
+def to_array(data: Any) -> np.ndarray:
     """Return an array; tensors are told by what they can do, so that torch stays unloaded."""
     return np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
 

@@ -33,6 +33,8 @@ class Feature:
         allowed: categories that may be *reached*, None for all; the present one may always stay.
         weight: relative cost of changing the feature.
         protected: whether the feature is a protected attribute (for fairness reports).
+        hard: whether answers must lie inside the bounds even if their row does not; otherwise the
+            bounds are widened so that the row itself is inside.
 
     >>> Feature(name="age", kind="integer", lower=18, upper=90, step=1).is_discrete
     True
@@ -51,6 +53,7 @@ class Feature:
     allowed: tuple[Any, ...] | None = None
     weight: float = 1.0
     protected: bool = False
+    hard: bool = False
 
     def __post_init__(self) -> None:
         for problem in self._problems():

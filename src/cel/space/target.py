@@ -77,6 +77,29 @@ class Target:
         hint = did_you_mean(str(label), map(str, self.classes))
         raise ConfigError(f"{self.names[0]!r} has no class {label!r}; {hint}")
 
+    def place(self, label: Any, *, positions: bool = False) -> int:
+        """Return the position of the class that a user means: labels before positions, always.
+
+        Args:
+            label: a label as plain value, numpy or pandas scalar.
+            positions: whether a whole number may mean a position where no label is a number.
+
+        >>> target = Target(names=("size",), task=Task.CLASSIFICATION, classes=(1, 2, 3))
+        >>> target.place(np.int64(1)), target.place(3.0)
+        (0, 2)
+        """
+        value = label.item() if isinstance(label, np.generic) else label
+        for i, known in enumerate(self.classes):
+            if known == value and isinstance(known, str) == isinstance(value, str):
+                return i
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        numbers = any(isinstance(c, int | float | np.number) for c in self.classes)
+        if positions and whole and not numbers and 0 <= value < len(self.classes):
+            return int(value)
+        shown = [c.item() if isinstance(c, np.generic) else c for c in self.classes]
+        hint = did_you_mean(str(value), map(str, shown))
+        raise ConfigError(f"unknown target class {value!r}; the classes are {shown}; {hint}")
+
     def encode(self, y: Any) -> np.ndarray:
         """Return class positions (n,) or values scaled to the training range (n, m)."""
         values = np.asarray(y)

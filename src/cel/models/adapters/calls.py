@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
 
 from cel.errors import ConfigError, DataError, UnsupportedError
 from cel.protocols import Task
 from cel.space import Target
 
-__all__ = ["Call", "Classes", "find_call", "known_classes", "known_task"]
+__all__ = ["Call", "Classes", "column_names", "find_call", "known_classes", "known_task"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,38 +33,77 @@ class Classes:
     order: list[int] = field(default_factory=list)
 
 
+def column_names(model: Any) -> list[str] | None:
+    """Return the columns that a fitted model reads, None where it does not say."""
+    try:
+        names = getattr(model, "feature_names_in_", None)
+    except NotFittedError:
+        return None
+    if names is None or not len(names) or not all(isinstance(n, str) for n in names):
+        return None
+    return list(names)
+
+
 class Call:
     """A foreign model with the way to ask it.
+
+    Warnings that the model gives are shown once, not with every call.
 
     Args:
         model: the model.
         ask: rows to answers; None for modules, which are called elsewhere.
         output: what the answers are: "proba", "logits", "labels" or "values".
+        arrays: whether the model takes arrays, not tables.
     """
 
     def __init__(
-        self, model: Any, ask: Callable[[Any], Any] | None = None, *, output: str = "proba"
+        self,
+        model: Any,
+        ask: Callable[[Any], Any] | None = None,
+        *,
+        output: str = "proba",
+        arrays: bool = False,
     ) -> None:
-        self.model, self.ask, self.output = model, ask, output
+        self.model, self.ask, self.output, self.arrays = model, ask, output, arrays
+        self._told: set[tuple[str, str]] = set()
 
     def __call__(self, rows: Any) -> Any:
         """Return the model's answers for the rows."""
         if self.ask is None:
             raise UnsupportedError(f"{type(self.model).__name__} cannot be asked")
-        return self.ask(self.columns(rows))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            answers = self.ask(self.columns(rows))
+        for said in caught:
+            key = (said.category.__name__, str(said.message))
+            if key not in self._told:
+                self._told.add(key)
+                warnings.warn(said.message, said.category, stacklevel=2)
+        return answers
 
     def columns(self, rows: Any) -> Any:
         """Return the columns that the model was fitted with, in its order."""
-        names = getattr(self.model, "feature_names_in_", None)
+        names = column_names(self.model)
+        if not isinstance(rows, pd.DataFrame):
+            fits = names is not None and rows.shape[1] == len(names)
+            return pd.DataFrame(rows, columns=names) if fits else rows
+        if self.arrays or self._fitted_on_arrays(rows, names):
+            return rows.to_numpy()
         if names is None:
             return rows
-        names = list(names)
-        if not isinstance(rows, pd.DataFrame):
-            return pd.DataFrame(rows, columns=names) if rows.shape[1] == len(names) else rows
         missing = [n for n in names if n not in rows.columns]
         if missing:
             raise DataError(f"the model was fitted with a column {missing[0]!r} that is not there")
         return rows[names]
+
+    def _fitted_on_arrays(self, rows: pd.DataFrame, names: list[str] | None) -> bool:
+        """Tell whether a model that knows no names was fitted on arrays of this width."""
+        if names is None:
+            fits = getattr(self.model, "n_features_in_", None) == rows.shape[1]
+        else:
+            fits = len(names) == rows.shape[1] and not set(names) & set(rows.columns)
+        numbers = all(pd.api.types.is_numeric_dtype(d) for d in rows.dtypes)
+        return bool(fits and numbers)
 
 
 def find_call(model: Any, task: Task, output: str) -> Call:

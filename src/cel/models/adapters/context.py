@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,45 @@ import pandas as pd
 from torch.utils.data import DataLoader
 
 from cel.errors import ConfigError, DataError, UnsupportedError
+from cel.preprocessing import (
+    Encoding,
+    Imputer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PreprocessingPipeline,
+    Sheet,
+    carried_columns,
+    infer_space,
+    on_grids,
+)
+from cel.preprocessing.infer import check_table
 from cel.protocols import Task
 from cel.registry import did_you_mean
 from cel.space import FeatureSpace, Target
 
-__all__ = ["Context", "find_context"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What is known about the rows of a model; None where nothing is."""
-
-    space: FeatureSpace | None = None
-    pipeline: Any = None
-    target: Target | None = None
+__all__ = ["find_context"]
 
 
 def find_context(
-    data: Any, *, target: Target | str | None, space: FeatureSpace | None, pipeline: Any
-) -> Context:
-    """Read what `data` knows; what is given explicitly comes first."""
+    data: Any,
+    *,
+    target: Target | str | None,
+    space: FeatureSpace | None,
+    pipeline: Any,
+    names: Sequence[str] | None = None,
+) -> Encoding:
+    """Read what `data` knows; what is given explicitly comes first.
+
+    Args:
+        data: a CEL dataset, split or loader, or a raw DataFrame.
+        target: the outcome, or the name of its column.
+        space: encoded features; the raw ones for a DataFrame.
+        pipeline: what encodes raw tables.
+        names: the columns that the model reads, if it says so.
+    """
     if isinstance(data, pd.DataFrame):
-        return _from_frame(data, target, space, pipeline)
+        return _from_frame(data, target, space, pipeline, names)
     if isinstance(target, str):
         raise ConfigError(f"target={target!r} names a column; give the DataFrame as data")
     source: Any = data.dataset if isinstance(data, DataLoader) else data
@@ -42,39 +60,45 @@ def find_context(
             f"cannot read a feature space from {type(data).__name__}; give a CEL dataset, split "
             "or loader, or a DataFrame"
         )
-    pipeline = pipeline if pipeline is not None else getattr(source, "pipeline", None)
-    space = space if space is not None else getattr(source, "space", None)
-    if space is None and pipeline is not None:
-        space = pipeline.space_
-    return Context(
-        space=space,
-        pipeline=pipeline,
-        target=target if target is not None else getattr(source, "target", None),
-    )
+    known = Encoding(pipeline=pipeline, space=space, target=target).over(Encoding.of(source))
+    if known.space is None and known.pipeline is not None:
+        return replace(known, space=known.pipeline.space_)
+    return known
 
 
 def _from_frame(
-    frame: pd.DataFrame, target: Target | str | None, space: FeatureSpace | None, pipeline: Any
-) -> Context:
-    from cel.preprocessing import (
-        Imputer,
-        MinMaxScaler,
-        OneHotEncoder,
-        OrdinalEncoder,
-        PreprocessingPipeline,
-        infer_space,
-    )
-
+    frame: pd.DataFrame,
+    target: Target | str | None,
+    space: FeatureSpace | None,
+    pipeline: Any,
+    names: Sequence[str] | None,
+) -> Encoding:
     if isinstance(target, str):
         if target not in frame.columns:
             hint = did_you_mean(target, map(str, frame.columns))
             raise ConfigError(f"unknown column {target!r}; {hint}")
         outcome, frame = frame[target], frame.drop(columns=target)
         target = _target_of(outcome, target)
+    if names is not None and set(names) <= set(frame.columns):
+        also = () if space is None else space.names
+        frame = frame[[c for c in frame.columns if c in names or c in also]]
+    if pipeline is not None:
+        features = pipeline.raw_space_.names
+    elif space is not None:
+        features = space.names
+    else:
+        check_table(frame)
+        carried = carried_columns(frame)
+        features = tuple(c for c in frame.columns if c not in carried)
+    sheet = Sheet.of(frame, [c for c in frame.columns if c not in features])
     if pipeline is None:
+        if not features:
+            raise DataError(f"none of the columns {list(frame.columns)} can be a feature")
+        table = frame[[c for c in frame.columns if c in features]]
+        raw = on_grids(space or infer_space(table), sheet.decimals)
         steps = [Imputer(), OneHotEncoder(), OrdinalEncoder(), MinMaxScaler()]
-        pipeline = PreprocessingPipeline(steps).fit(frame, space or infer_space(frame))
-    return Context(space=pipeline.space_, pipeline=pipeline, target=target)
+        pipeline = PreprocessingPipeline(steps).fit(table, raw)
+    return Encoding(space=pipeline.space_, pipeline=pipeline, target=target, sheet=sheet)
 
 
 def _target_of(values: pd.Series, name: str) -> Target:

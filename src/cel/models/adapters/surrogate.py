@@ -13,8 +13,9 @@ from cel.models.classifiers import MLPClassifier
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
 from cel.models.options import Options
 from cel.models.regressors import MLPRegressor
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Predictor, Task
-from cel.space import FeatureSpace
+from cel.space import FeatureSpace, Target
 
 __all__ = ["SurrogateModel", "fit_surrogate"]
 
@@ -51,9 +52,33 @@ class SurrogateModel:
     def __init__(self, real: Predictor, imitation: Any, fidelity: float) -> None:
         self.real, self.imitation, self.fidelity_ = real, imitation, fidelity
         self.task = Task(real.task)
-        for name in ("space_", "pipeline_", "target_", "classes_"):
-            setattr(self, name, getattr(real, name, None))
+        self.encoding_ = Encoding.of(real)
+        self.classes_ = getattr(real, "classes_", None)
         self.n_features_in_, self.n_outputs_ = imitation.n_features_in_, imitation.n_outputs_
+
+    @property
+    def space_(self) -> FeatureSpace | None:
+        """Encoded space, or None."""
+        return self.encoding_.space
+
+    @property
+    def pipeline_(self) -> PreprocessingPipeline | None:
+        """What encodes raw tables, or None."""
+        return self.encoding_.pipeline
+
+    @property
+    def target_(self) -> Target | None:
+        """The outcome, or None."""
+        return self.encoding_.target
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the real model is asked with raw tables."""
+        return bool(getattr(self.real, "reads_tables", False))
+
+    def bound(self, decode: Any) -> SurrogateModel:
+        """Return the same pair with another way from encoded rows to raw tables."""
+        return SurrogateModel(self.real.bound(decode), self.imitation, self.fidelity_)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"SurrogateModel({self.real!r}, fidelity={self.fidelity_:.3f})"

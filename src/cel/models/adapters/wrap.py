@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,11 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError, DataError, UnsupportedError
-from cel.models.adapters.calls import Call, Classes, find_call, known_classes, known_task
-from cel.models.adapters.context import Context, find_context
+from cel.models.adapters.calls import (
+    Call,
+    Classes,
+    column_names,
+    find_call,
+    known_classes,
+    known_task,
+)
+from cel.models.adapters.context import find_context
+from cel.models.adapters.own_units import OwnUnits
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import as_matrix
 from cel.models.layers import FrozenModule
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 
@@ -39,9 +50,9 @@ def wrap(
     """Make a model from outside usable by every method.
 
     Takes scikit-learn estimators and pipelines, XGBoost, LightGBM and CatBoost models, a
-    `torch.nn.Module`, or a function. A module sees encoded rows as a tensor. Everything else sees
-    raw tables, decoded to their original columns and dtypes; without a pipeline it sees the
-    encoded rows as an array.
+    `torch.nn.Module`, or a function. All see raw tables with their own columns and dtypes; a
+    module sees them as a tensor, columns in their order, labels as one column per category. With
+    a pipeline a module sees encoded rows; with neither table nor pipeline everybody does.
 
     Args:
         model: the fitted model.
@@ -66,14 +77,34 @@ def wrap(
         raise ConfigError(f"unknown output {output!r}; use one of {', '.join(get_args(Output))}")
     if isinstance(model, WrappedModel | PytorchBase):
         raise UnsupportedError(f"{type(model).__name__} is a CEL model already; use it as it is")
-    context = find_context(data, target=target, space=space, pipeline=pipeline)
+    names = column_names(model)
+    context = find_context(data, target=target, space=space, pipeline=pipeline, names=names)
     kind = known_task(model, context.target, task, classes, output)
-    soft = kind is Task.CLASSIFICATION
-    labels = known_classes(model, context.target, classes) if soft else Classes()
+    labels = Classes()
+    if kind is Task.CLASSIFICATION:
+        labels = known_classes(model, context.target, classes)
+        context = replace(context, target=context.target or _target_of(labels))
+    filler = _filler(data, context)
     if isinstance(model, nn.Module):
         call = Call(model, output="logits" if output == "auto" else output)
-        return WrappedModule(call, kind, context, labels)
-    return WrappedModel(find_call(model, kind, output), kind, context, labels)
+        units = None
+        if isinstance(data, pd.DataFrame) and pipeline is None:
+            units = OwnUnits.of(context)
+        return WrappedModule(call, kind, context, labels, units=units)
+    return WrappedModel(find_call(model, kind, output), kind, context, labels, filler=filler)
+
+
+def _target_of(classes: Classes) -> Target:
+    """Return the outcome of a model that names its classes and nothing else."""
+    labels = tuple(classes.labels.tolist())
+    return Target(names=("target",), task=Task.CLASSIFICATION, classes=labels)
+
+
+def _filler(data: Any, encoding: Encoding) -> pd.DataFrame | None:
+    """Return the first training row's values of columns that only travel along."""
+    if encoding.sheet is None or not isinstance(data, pd.DataFrame):
+        return None
+    return data[list(encoding.sheet.carried)].iloc[:1]
 
 
 class WrappedModel:
@@ -89,15 +120,65 @@ class WrappedModel:
         hard: whether probabilities are only ones and zeros, because the model gives labels.
     """
 
-    def __init__(self, call: Call, task: Task, context: Context, classes: Classes) -> None:
+    def __init__(
+        self,
+        call: Call,
+        task: Task,
+        encoding: Encoding,
+        classes: Classes,
+        *,
+        filler: pd.DataFrame | None = None,
+    ) -> None:
         self.model, self.task, self._call = call.model, task, call
-        self.space_, self.pipeline_ = context.space, context.pipeline
-        self.target_ = context.target
+        self.encoding_ = encoding
         self.classes_, self._classes = classes.labels, classes
         self.hard = call.output == "labels"
-        self._trees: Any = None
-        self.n_features_in_ = None if self.space_ is None else self.space_.width
+        self._trees: list[Any] = []  # shared by copies that decode in another way
+        self.n_features_in_ = encoding.width
         self.n_outputs_ = len(self.classes_) or (self.target_.n_outputs if self.target_ else None)
+        self._filler = filler
+        self._decode: Callable[[Any], pd.DataFrame] = self._decoded
+
+    @property
+    def space_(self) -> FeatureSpace | None:
+        """Encoded space, or None."""
+        return self.encoding_.space
+
+    @property
+    def pipeline_(self) -> PreprocessingPipeline | None:
+        """What decodes rows for the model, or None."""
+        return self.encoding_.pipeline
+
+    @property
+    def target_(self) -> Target | None:
+        """The outcome, or None."""
+        return self.encoding_.target
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the model is asked with raw tables."""
+        return self.pipeline_ is not None
+
+    def bound(self, decode: Callable[[Any], pd.DataFrame]) -> WrappedModel:
+        """Return the same model with another way from encoded rows to raw tables."""
+        out = copy(self)
+        out._decode = decode
+        return out
+
+    def _decoded(self, x: Any) -> pd.DataFrame:
+        """Return encoded rows as the table that the model is shown."""
+        frame = self.encoding_.decode(x)
+        sheet = self.encoding_.sheet
+        if sheet is None:
+            return frame
+        for name, digits in sheet.decimals.items():
+            if name in frame.columns and pd.api.types.is_float_dtype(frame[name].dtype):
+                frame[name] = frame[name].round(digits)
+        if self._filler is not None:
+            for name in self._filler.columns:
+                values = self._filler[name].array.take(np.zeros(len(frame), dtype=np.intp))
+                frame[name] = pd.Series(values, index=frame.index)
+        return frame[[n for n in sheet.names if n in frame.columns]]
 
     def __repr__(self) -> str:
         return f"WrappedModel({self.model!r})"
@@ -144,11 +225,11 @@ class WrappedModel:
 
         Raises `UnsupportedError` with the reason where there are none that can be read.
         """
-        if self._trees is None:
+        if not self._trees:
             from cel.models.trees import tree_view
 
-            self._trees = tree_view(self)
-        return self._trees
+            self._trees.append(tree_view(self))
+        return self._trees[0]
 
     def _ordered(self, scores: np.ndarray) -> np.ndarray:
         """Return columns in the order of `classes_`; classes the model never saw get zero."""
@@ -176,18 +257,32 @@ class WrappedModel:
     def _rows(self, X: Any) -> Any:
         """Return rows as the model takes them: raw tables, or encoded arrays."""
         if isinstance(X, pd.DataFrame):
-            return X
+            sheet = self.encoding_.sheet
+            return X if sheet is None else X[[n for n in sheet.names if n in X.columns]]
         x = as_matrix(X, width=self.n_features_in_)
         if self.pipeline_ is None:
             return x.detach().cpu().numpy()
-        return self.pipeline_.inverse_transform(x)
+        return self._decode(x)
 
 
 class WrappedModule(WrappedModel):
-    """A `torch.nn.Module` over encoded rows, with gradients; raw tables are encoded first."""
+    """A `torch.nn.Module` with gradients.
 
-    def __init__(self, call: Call, task: Task, context: Context, classes: Classes) -> None:
-        super().__init__(call, task, context, classes)
+    It sees the columns of its owner's table in their order and units (labels as one column per
+    category, truth values as 0 and 1), or encoded rows where a pipeline was given.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        task: Task,
+        encoding: Encoding,
+        classes: Classes,
+        *,
+        units: OwnUnits | None = None,
+    ) -> None:
+        super().__init__(call, task, encoding, classes)
+        self._units = units
         if len(classes.order) != len(classes.labels):
             raise ConfigError(
                 f"the module's classes {classes.theirs.tolist()} are not all of the target's "
@@ -203,6 +298,10 @@ class WrappedModule(WrappedModel):
         """Return (n, K) logits or (n, m) values; gradients reach `x`, parameters are frozen."""
         if x.dim() != 2 or self.n_features_in_ not in (None, x.shape[1]):
             raise DataError(f"expected (n, {self.n_features_in_}) rows, got {tuple(x.shape)}")
+        return self._outputs(x if self._units is None else self._units(x))
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        """Return (n, K) logits or (n, m) values of rows as the module takes them."""
         home = next(self.model.parameters(), x)
         out: Tensor = self._frozen.as_dtype(x.dtype)(x.to(home.device))
         out = out.flatten(1) if out.dim() > 1 else out[:, None]
@@ -228,7 +327,18 @@ class WrappedModule(WrappedModel):
 
     @torch.no_grad()
     def _apply(self, X: Any) -> Tensor:
+        if self._units is not None and isinstance(X, pd.DataFrame):
+            return self._outputs(self._units.of_table(X))
         return self.logits(as_matrix(X, pipeline=self.pipeline_, width=self.n_features_in_))
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether raw tables reach the module without CEL's own scaling."""
+        return self._units is not None
+
+    def bound(self, decode: Callable[[Any], pd.DataFrame]) -> WrappedModel:
+        """Return the module itself: points reach it by a smooth map, not by decoding."""
+        return self
 
 
 def _two_columns(scores: np.ndarray, output: str) -> np.ndarray:

@@ -144,9 +144,7 @@ class GLOBECE(GlobalMixin, ExplanationMethod):
             return super()._assign_target(key, X)
         if key:
             return None
-        frame = hasattr(X, "iloc") and self.pipeline_ is not None
-        rows = self.pipeline_.transform(X) if frame else np.asarray(getattr(X, "X", X))
-        y = self._view(Budget()).outcome(np.asarray(rows, dtype=np.float32))
+        y = self._view(Budget()).outcome(self.encoding_.encode(X)[0])
         return np.clip(y - STEP, 0.0, 1.0)
 
     # -- learning and applying ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -200,10 +201,16 @@ class TCREx(GroupMixin, ExplanationMethod):
             for columns in actionable_views(self.space_, self.actionable)
         )
         self.surrogates_[0].at(self.rho, Budget())
-        self._seen_later: TrainRows | None = None
-        if self._held_out is not None and len(self._held_out):
-            outcome = torch.as_tensor(self._view(Budget()).outcome(self._held_out))
-            self._seen_later = TrainRows(x=torch.as_tensor(self._held_out), y=outcome)
+        self.__dict__.pop("_seen_later", None)
+
+    @cached_property
+    def _seen_later(self) -> TrainRows | None:
+        """Held-out rows, for telling how good rules are; they are never learned from."""
+        if self._split is None or not len(self._split.test.X):
+            return None
+        x = np.asarray(self._split.test.X, dtype=np.float32)
+        outcome = torch.as_tensor(self._view(Budget()).outcome(x))
+        return TrainRows(x=torch.as_tensor(x), y=outcome)
 
     def _learn(self, problem: Cohort) -> Learned:
         unseen = self._seen_later
