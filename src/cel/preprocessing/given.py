@@ -20,11 +20,11 @@ from cel.preprocessing.schema import to_array
 from cel.preprocessing.settling import Bounds, RawRelation, keep_relations
 from cel.preprocessing.table_cells import equal_cells, put_cells
 from cel.space import Feature, FeatureSpace
-from cel.space.layout import TOLERANCE
 
 __all__ = ["GivenRows", "RowDecoder"]
 
 TURNS = 3  # a value may need a nudge for each of several relations
+SAME = 5e-7  # codes that are nearer than this are equal: half of what regions tell apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class GivenRows:
 
     def _recoded(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """(m, p) bool: raw features whose codes differ."""
-        away = np.abs(x - self.x[rows]) > TOLERANCE / 2
+        away = np.abs(x - self.x[rows]) > SAME
         parts = [away[:, self.owner == j].any(1) for j in range(len(self.raw))]
         return np.stack(parts, axis=1)
 
@@ -228,7 +228,7 @@ class RowDecoder:
             column = self.pipeline.space_[name].columns[0]
             columns[name] = self._number(name, frame[name], x[:, column], codes, values)
         for name, (block, value) in self.unseen.items():
-            here = (np.abs(x[:, block]) < TOLERANCE).all(1)
+            here = (np.abs(x[:, block]) < SAME).all(1)
             columns[name] = put_cells(frame[name], here, _repeat(value, len(x)))
         for name, value in self.carried.items():
             columns[name] = _repeat(value, len(x))
