@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "TrainingData", "encoding_of", "prepare", "training_data"]
 
 
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingData:
     """Training rows as given, with whatever is known about their columns.
