@@ -27,6 +27,8 @@ WHAT = {
     "ppcef": "PPCEF", "cem": "CEM", "cegp": "CEGP", "cadex": "CADEX", "sace": "SACE",
     "cearm": "CEARM", "ares": "AReS", "globe_ce": "GLOBECE", "glance": "GLANCE",
     "tcrex": "TCREx", "nice": "NICE", "nearest": "NearestInstance",
+    "growing_spheres": "GrowingSpheres", "face": "FACE", "actionable": "Actionable",
+    "exact_relu": "ExactReLU",
     "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",

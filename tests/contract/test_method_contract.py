@@ -38,11 +38,14 @@ def test_contract(method, problem, check):
 
 EXPECTED = {
     "binary_numeric": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
-                       "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest"},
+                       "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest",
+                       "growing_spheres"},
     "mixed": {"wachter", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex", "sace", "ares",
-              "globe_ce", "glance", "tcrex", "nice", "nearest"},
+              "globe_ce", "glance", "tcrex", "nice", "nearest",
+                       "growing_spheres"},
     "three_classes": {"wachter", "artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex",
-                      "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest"},
+                      "sace", "ares", "globe_ce", "glance", "tcrex", "nice", "nearest",
+                       "growing_spheres"},
     "regression": {"wachter", "cearm", "globe_ce", "tcrex"},
     "multi_output": {"wachter", "cearm"},
     "trees_mixed": {"cells", "dice", "sace", "nice", "nearest"},

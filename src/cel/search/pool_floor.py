@@ -54,12 +54,14 @@ class Gauge:
         price: (d,) what a unit of a number costs; for one-hot columns what a change costs.
         square: whether differences are squared and the root of the sum is taken.
         slack: how much nearer than its bound a row may end because it was not on a grid.
+        off_grid: whether rows of the pool lie beside their grids by more than rounding.
     """
 
     space: FeatureSpace
     price: Tensor
     square: bool
     slack: float
+    off_grid: bool
 
     @classmethod
     def of(cls, space: FeatureSpace, x: Tensor, *, scale: Tensor, square: bool) -> Gauge:
@@ -69,13 +71,15 @@ class Gauge:
                 raise ConfigError(
                     f"categorical feature {f.name!r} is not one-hot; a pool needs encoded rows"
                 )
-        off = torch.zeros_like(x[:, 0])
+        slack, off_grid = 0.0, False
         for f in space:
-            if f.step:
-                value = (x[:, f.columns[0]] - f.anchor) / f.step
-                off = off + (value - value.round()).abs() * f.step * scale[f.columns[0]]
-        slack = float(off.max()) if len(off) else 0.0
-        return cls(space=space, price=scale, square=square, slack=slack)
+            if f.step and len(x):
+                value = x[:, f.columns[0]]
+                grid = f.anchor + f.step * ((value - f.anchor) / f.step).round()
+                off = float((value - grid).abs().max())
+                slack += (off + TOLERANCE) * float(scale[f.columns[0]])
+                off_grid |= off > 1e-4 * f.step
+        return cls(space=space, price=scale, square=square, slack=slack, off_grid=off_grid)
 
     def part(self, x: Tensor, rows: Tensor) -> PoolPart:
         """Prepare some rows of a pool (m, d)."""
@@ -127,20 +131,23 @@ class Gauge:
         column = f.columns[0]
         if f.one_hot:
             moves = _moves(x, region, f.columns)
-            price = self._cost(moves.to(x.dtype), column)
+            table = self._cost(moves.to(x.dtype), column)
             if bool(moves.any()):
-                total += price[:, part.features[i]]
+                total += table[:, part.features[i]]
             return
         if region is not None and bool(region.fixed[:, column].all()):
             return
-        here, reach = x[:, column, None], part.reach[i]
-        gap = (_clipped(part, region, i, column) - here).abs_()
-        outside = _outside(part, region, i, column) if f.step else None
-        if outside is not None:  # what is clipped may go on to the next grid point inside
-            gap = torch.where(outside, (gap - (f.step or 0.0)).clamp(min=0), gap)
+        reach, price = part.reach[i], float(self.price[column])
+        gap = (_clipped(part, region, i, column) - x[:, column, None]).abs_()
+        loose = _loose(f, part, region, i)
+        if loose is not None:  # what is clipped may go on to the next grid point inside
+            gap = torch.where(loose, (gap - (f.step or 0.0)).clamp(min=0), gap)
         if reach is not None and region is not None:  # a rank that is not reached goes anywhere
-            gap = gap * (reach if outside is None else reach & ~outside)
-        total += self._cost(gap, column)
+            gap = gap * (reach if loose is None else reach & ~loose)
+        if self.square:
+            total.addcmul_(gap, gap, value=price * price)
+        else:
+            total.add_(gap, alpha=price)
 
     def _cost(self, gap: Tensor, column: int) -> Tensor:
         cost = gap * self.price[column]
@@ -167,13 +174,20 @@ def _box(part: PoolPart, region: Region | None, i: int, column: int) -> tuple[Te
 def _clipped(part: PoolPart, region: Region | None, i: int, column: int) -> Tensor:
     """Return (a, m) or (1, m): the values of feature i, clipped into the box of each row."""
     values, box = part.features[i][None, :], _box(part, region, i, column)
-    return torch.minimum(torch.maximum(values, box[0]), box[1]) if box else values
+    return torch.clamp(values, box[0], box[1]) if box else values
 
 
-def _outside(part: PoolPart, region: Region | None, i: int, column: int) -> Tensor | None:
-    """Tell (a, m) which values of feature i are clipped; None: none of them."""
-    values, box = part.features[i][None, :], _box(part, region, i, column)
-    return (values < box[0]) | (values > box[1]) if box else None
+def _loose(f: Feature, part: PoolPart, region: Region | None, i: int) -> Tensor | None:
+    """Tell (a, m) which values of a grid feature may be moved on after clipping; None: none."""
+    box = _box(part, region, i, f.columns[0])
+    if not box or not f.step:
+        return None
+    edges = torch.cat(box, 1)
+    on_grid = f.anchor + f.step * ((edges - f.anchor) / f.step).round()
+    if part.reach[i] is None and bool(((edges - on_grid).abs() <= TOLERANCE).all()):
+        return None
+    values = part.features[i][None, :]
+    return (values < box[0]) | (values > box[1])
 
 
 class _Joined:
@@ -211,13 +225,12 @@ class _Joined:
             here = self.x[:, column, None]
             value += c * _clipped(self.part, self.region, i, column)
             own = own + c * here
-            outside = _outside(self.part, self.region, i, column) if f.step else None
-            if outside is not None:  # clipped values may go on to a grid point, unless at home
-                home = _clipped(self.part, self.region, i, column) == here
-                unsure |= outside & ~home
+            loose = _loose(f, self.part, self.region, i)
+            if loose is not None:  # clipped values may go on to a grid point, unless at home
+                unsure |= loose & (_clipped(self.part, self.region, i, column) != here)
             if reach is not None:
                 unsure |= ~reach
-        off_grid = self.gauge.slack > TOLERANCE
+        off_grid = self.gauge.off_grid
         return unsure | off_grid | (value > own.clamp(min=rule.bound) + TOLERANCE / 2)
 
     def _unkept(self, rule: Implication) -> Tensor:

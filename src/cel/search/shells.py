@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +12,9 @@ from cel.search.budget import Budget
 from cel.search.gradient import Found
 from cel.search.streams import RowStreams
 
-__all__ = ["grow_shells"]
+__all__ = ["Radial", "grow_shells", "shell_points"]
+
+Radial = Literal["linear", "volume"]
 
 Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, s, q), row numbers (a,)) -> (points as seen (a, s, d), costs (a, s); inf: no)."""
@@ -30,6 +33,11 @@ def grow_shells(
     samples: int,
     limit: Tensor,
     p: float = 2.0,
+    start: float = 0.0,
+    growth: float = 1.0,
+    unit: Tensor | None = None,
+    free: Tensor | None = None,
+    radial: Radial = "linear",
     budget: Budget | None = None,
 ) -> Found:
     """Sample shells `l < |point - center|_p <= l + step` for l = 0, step, 2 step, ...
@@ -42,28 +50,86 @@ def grow_shells(
         judge: prices samples.
         like: (n, d) rows of the shape and dtype of the answer.
         rng: one stream per row.
-        step: thickness of a shell.
+        step: thickness of the first shell.
         samples: points per shell and row.
         limit: (n,) radius at which a row gives up.
         p: norm of the radius.
+        start: inner radius of the first shell.
+        growth: how many times as thick each shell is as the one before.
+        unit: (n,) what `start` and `step` are multiples of; 1 by default.
+        free: (n, q) bool, coordinates that move; all by default.
+        radial: "linear" for radii that are uniform in the shell, "volume" for points that are
+            (in many dimensions nearly all of them lie at its outer edge).
         budget: ends the search early.
     """
     best = Found.nothing(like)
     rows = torch.arange(len(center), device=center.device)
-    shell = 0
+    size = torch.ones_like(limit) if unit is None else unit
+    plain = not start and growth == 1.0 and radial == "linear"
+    inner, shell = start, 0
     while True:
-        rows = rows[~best.ok[rows] & (limit[rows] > shell * step)]
+        rows = rows[~best.ok[rows] & (limit[rows] > inner * size[rows])]
         if not len(rows) or (budget is not None and budget.expired):
             return best
-        size = max(1, CHUNK_VALUES // (samples * max(center.shape[1], like.shape[1])))
-        for part in torch.split(rows, size):
+        outer = inner + step * growth**shell
+        count = max(1, CHUNK_VALUES // (samples * max(center.shape[1], like.shape[1])))
+        for part in torch.split(rows, count):
             stream = RowStreams(rng.keys[part], rng.draw + _DRAWS * shell)
-            way = stream.normal(samples, center.shape[1])
-            way = way / way.norm(p=p, dim=-1, keepdim=True).clamp(min=1e-12)
-            radius = (shell + stream.uniform(samples)) * step
+            way, u, dims = _directions(stream, samples, center[part], free, part, p)
+            radius = (shell + u) * step if plain else _radii(u, inner, outer, dims, radial)
+            if unit is not None:
+                radius = radius * unit[part, None]
             seen, cost = judge(center[part, None, :] + radius[..., None] * way, part)
             price, which = cost.min(1)
             hit = price.isfinite()
             best.x[part[hit]] = seen[hit, which[hit]]
             best.cost[part[hit]], best.ok[part[hit]] = price[hit], True
+        inner = outer if growth != 1.0 else start + (shell + 1) * step
         shell += 1
+
+
+def shell_points(
+    center: Tensor,
+    rng: RowStreams,
+    inner: Tensor | float,
+    outer: Tensor | float,
+    *,
+    samples: int,
+    free: Tensor | None = None,
+    p: float = 2.0,
+    radial: Radial = "linear",
+) -> Tensor:
+    """Draw points (n, samples, q) with `inner < |point - center|_p <= outer`.
+
+    >>> far = shell_points(torch.zeros(1, 2), RowStreams.of(torch.ones(1, 2), 0), 1, 2, samples=99)
+    >>> bool(((far.norm(dim=-1) > 1) & (far.norm(dim=-1) <= 2)).all())
+    True
+    """
+    rows = torch.arange(len(center), device=center.device)
+    way, u, dims = _directions(rng, samples, center, free, rows, p)
+    return center[:, None, :] + _radii(u, inner, outer, dims, radial)[..., None] * way
+
+
+def _directions(
+    rng: RowStreams, samples: int, center: Tensor, free: Tensor | None, rows: Tensor, p: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return unit vectors (a, s, q), uniform numbers (a, s) and the number of free axes (a, 1)."""
+    way = rng.normal(samples, center.shape[1])
+    dims = torch.full_like(center[:, :1], center.shape[1])
+    if free is not None:
+        way = way * free[rows, None, :]
+        dims = free[rows].sum(1, keepdim=True).clamp(min=1).to(center.dtype)
+    way = way / way.norm(p=p, dim=-1, keepdim=True).clamp(min=1e-12)
+    return way, rng.uniform(samples), dims
+
+
+def _radii(
+    u: Tensor, inner: Tensor | float, outer: Tensor | float, dims: Tensor, radial: Radial
+) -> Tensor:
+    """Turn uniform numbers (a, s) into radii; `inner` and `outer` are numbers or (a,)."""
+    low = torch.as_tensor(inner, dtype=u.dtype, device=u.device).reshape(-1, 1)
+    high = torch.as_tensor(outer, dtype=u.dtype, device=u.device).reshape(-1, 1)
+    if radial == "linear":
+        return high - u * (high - low)
+    share = (low / high.clamp(min=1e-30)) ** dims  # of the volume, inside the hole
+    return high * (1 - u * (1 - share)) ** (1 / dims)

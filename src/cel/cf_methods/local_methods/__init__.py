@@ -10,6 +10,7 @@ from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
@@ -32,6 +33,7 @@ __all__ = [
     "Artelt",
     "CellSearch",
     "DiCE",
+    "GrowingSpheres",
     "NearestInstance",
     "Wachter",
 ]
