@@ -11,7 +11,6 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.settings import check_choice, check_positive
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, NotFittedError
 from cel.search import Found, RowStreams, revert_features
