@@ -13,6 +13,7 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, NotFittedError
+from cel.parameters import check_positive
 from cel.search import Found, RowStreams, revert_features
 from cel.search.shells import Radial, grow_shells, shell_points
 from cel.space import FeatureSpace
@@ -86,8 +87,6 @@ class GrowingSpheres(LocalMixin, BaseCounterfactualMethod):
         self.scale, self.sparse = scale, sparse
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_choice(self, radial=("linear", "volume"), categories=("sampled", "held"))
-        check_choice(self, scale=("range", "std"))
         check_positive(self, "samples", "radius", "step", "growth")
         check_positive(self, "refine", zero=True)
         if not self.shrink > 1:
