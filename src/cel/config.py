@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from cel.errors import ConfigError
+from cel.errors import ConfigError, StoreError
+from cel.paths import read_bytes
 from cel.registry import did_you_mean
 
-__all__ = ["Label", "StrictModel", "load_yaml_model", "read_yaml", "write_yaml"]
+__all__ = ["Label", "StrictModel", "load_yaml_model", "read_yaml", "unkeyed", "write_yaml"]
 
 M = TypeVar("M", bound="StrictModel")
 Label = str | int | float | bool
+
+MAX_YAML = 2 * 2**20  # bytes of a card or a suite
+MAX_DEPTH = 40
+MAX_VALUES = 200_000
 
 
 class StrictModel(BaseModel):
@@ -47,6 +52,11 @@ class StrictModel(BaseModel):
         """Raise ValueError if the fields contradict each other."""
 
 
+def unkeyed(default: Any) -> Any:
+    """Return the default of a field that says nothing about results: it is left out of keys."""
+    return Field(default=default, exclude=True)
+
+
 def load_yaml_model(path: str | os.PathLike[str], model: type[M]) -> M:
     """Read a YAML file and check it against `model`; problems name the file and the key."""
     data = read_yaml(path)
@@ -64,11 +74,38 @@ def _problem(location: tuple[int | str, ...], message: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys, which YAML forbids and PyYAML accepts."""
+    """A safe loader that refuses duplicate keys, which YAML forbids and PyYAML accepts.
+
+    It also refuses what would take more memory or time than a file of settings can need: deep
+    nesting, and aliases that multiply. Nothing is built before the whole size is known.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            text = f"nested more than {MAX_DEPTH} deep"
+            raise yaml.composer.ComposerError(None, None, text, mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None and _expanded(node, {}) > MAX_VALUES:
+            text = f"holds more than {MAX_VALUES:,} values once its aliases are expanded"
+            raise yaml.composer.ComposerError(None, None, text, node.start_mark)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                text = "a key must be a word, not a list or a mapping"
+                raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
             if key.value in seen:
                 text = f"key {key.value!r} is given twice"
                 raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
@@ -76,20 +113,40 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node stands for; one that holds itself stands for too many."""
+    if id(node) in known:
+        return known[id(node)]
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    known[id(node)] = MAX_VALUES + 1  # until it is known: what it would be if met inside itself
+    parts: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        parts = [n for pair in node.value for n in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        parts = node.value
+    size = 1
+    for part in parts:
+        size = min(size + _expanded(part, known), MAX_VALUES + 1)
+    known[id(node)] = size
+    return size
+
+
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the mapping in a YAML file; problems name the file and the line."""
     name = os.fspath(path)
     try:
-        data = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
+        text = read_bytes(Path(path), MAX_YAML, follow=True).decode("utf-8")
+        data = yaml.load(text, _Loader)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    except OSError as error:
-        raise ConfigError(f"{name}: cannot be read ({error.strerror}); check the path") from None
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{name}{line}: {error.problem or 'not valid YAML'}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not valid YAML ({error})") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # dates and numbers that are none
+        raise ConfigError(f"{name}: not valid YAML ({str(error)[:200]})") from None
     if not isinstance(data, dict):
         kind = "is empty" if data is None else f"holds a {type(data).__name__}"
         raise ConfigError(f"{name}: {kind}; expected `key: value` lines")

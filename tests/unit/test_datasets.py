@@ -127,7 +127,7 @@ def test_missing_files_say_how_to_get_them(monkeypatch):
     assert not summarise(card_dataset("yacht")).found
 
 
-def _no_network(address, part):
+def _no_network(address, part, most):
     import requests
 
     raise requests.exceptions.ConnectionError("no route")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,18 @@ import pandas as pd
 from cel.benchmark.plan import Cell, Plan
 from cel.benchmark.row_scores import compare_rows
 from cel.benchmark.store import Store
-from cel.paths import replacing
+from cel.errors import StoreError
+from cel.paths import read_json, replacing
 
-__all__ = ["COLUMNS", "cell_table", "collect", "summarise", "write_scores"]
+__all__ = [
+    "COLUMNS",
+    "cell_table",
+    "collect",
+    "state_of",
+    "stored_scores",
+    "summarise",
+    "write_scores",
+]
 
 COLUMNS = ["dataset", "model", "method", "fold", "metric", "value", "reason"]
 TIMES = ("time_fit_s", "time_explain_s", "time_s", "ms_per_row", "time_cpu_s", "cpu_ms_per_row")
@@ -28,50 +35,72 @@ def cell_table(store: Store, plan: Plan) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
+def state_of(store: Store, cell: Cell) -> str:
+    """Return where a cell stands: "done", "skip", "missing", or how it failed."""
+    if stored_scores(store, cell) is not None:
+        return "done"
+    failure = store.failure(cell.score_key)
+    return "missing" if failure is None else str(failure["status"])
+
+
 def _cell_line(store: Store, cell: Cell) -> dict[str, Any]:
     line: dict[str, Any] = {
         "dataset": cell.dataset, "model": cell.model, "method": cell.method.label,
         "fold": cell.fold, "key": cell.score_key, "reason": "", "rows": None,
     }  # fmt: skip
-    if store.has("score", cell.score_key):
-        document = json.loads(_file(store, cell, "scores.json").read_text())
+    document = stored_scores(store, cell)
+    if document is not None:
         return line | {"state": "done", "rows": document["rows"]}
     failure = store.failure(cell.score_key)
     if failure is None:
-        return line | {"state": "missing"}
+        damaged = store.has("score", cell.score_key)
+        reason = "its scores are damaged; `cel run` computes them again" if damaged else ""
+        return line | {"state": "missing", "reason": reason}
     return line | {"state": failure["status"], "reason": failure["reason"]}
 
 
-def _file(store: Store, cell: Cell, name: str) -> Path:
-    return store.folder("score", cell.score_key) / name
+def stored_scores(store: Store, cell: Cell) -> dict[str, Any] | None:
+    """Return the stored scores and times of a cell, or None if there are none to be trusted."""
+    if not store.has("score", cell.score_key):
+        return None
+    try:
+        folder = store.folder("score", cell.score_key)
+        document = read_json(folder / "scores.json")
+        times = read_json(folder / "times.json")
+        scores = {str(n): _value(v) for n, v in document["scores"].items()}
+        return {
+            "rows": int(document["rows"]),
+            "status": {str(s): int(n) for s, n in document["status"].items()},
+            "scores": scores,
+            "times": {str(n): _value(v) for n, v in times.items()},
+            "reasons": {str(n): str(r) for n, r in document["reasons"].items()},
+        }
+    except (StoreError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+def _value(value: Any) -> float:
+    return np.nan if value is None else float(value)
 
 
 def collect(store: Store, plan: Plan, *, times: bool = True) -> pd.DataFrame:
     """Return one line per cell and metric. Without times the table is reproducible to the byte."""
     lines: list[dict[str, Any]] = []
     for cell in plan.cells:
-        if not store.has("score", cell.score_key):
+        document = stored_scores(store, cell)
+        if document is None:
             continue
-        document = json.loads(_file(store, cell, "scores.json").read_text())
-        scores = dict(document["scores"])
-        if times:
-            scores |= json.loads(_file(store, cell, "times.json").read_text())
-        for status, count in document["status"].items():
-            scores[f"rows_{status}"] = count
-        for proof, count in document.get("proof", {}).items():
-            scores[f"rows_{proof}"] = count
+        scores = document["scores"] | (document["times"] if times else {})
+        scores |= {f"rows_{status}": count for status, count in document["status"].items()}
         scores["rows"] = document["rows"]
-        reasons = document["reasons"]
+        about = {
+            "dataset": cell.dataset, "model": cell.model, "method": cell.method.label,
+            "fold": cell.fold,
+        }  # fmt: skip
         for metric in sorted(scores):
-            value = scores[metric]
-            lines.append(
-                {
-                    "dataset": cell.dataset, "model": cell.model, "method": cell.method.label,
-                    "fold": cell.fold, "metric": metric,
-                    "value": np.nan if value is None else float(value),
-                    "reason": reasons.get(metric, ""),
-                }
-            )  # fmt: skip
+            reason = document["reasons"].get(metric, "")
+            value = float(scores[metric])
+            lines.append({**about, "metric": metric, "value": value, "reason": reason})
     table = pd.DataFrame(lines, columns=COLUMNS)
     return table.sort_values(["dataset", "model", "method", "fold", "metric"], ignore_index=True)
 

@@ -7,13 +7,14 @@ import platform
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import cel
-from cel.benchmark.collect import write_scores
+from cel.benchmark.collect import state_of, write_scores
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
@@ -31,7 +32,7 @@ Watcher = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a run ended.
+    """How a run ended; every cell of the plan is counted exactly once.
 
     Attributes:
         total: cells of the plan.
@@ -40,6 +41,7 @@ class RunSummary:
         skipped: cells whose method refused, with a reason.
         failed: cells with an error, a timeout or too much memory.
         seconds: wall-clock time.
+        missing: cells with neither scores nor a reason.
     """
 
     total: int
@@ -48,6 +50,17 @@ class RunSummary:
     skipped: int
     failed: int
     seconds: float
+    missing: int = 0
+
+    def __post_init__(self) -> None:
+        counted = self.done + self.skipped + self.failed + self.missing
+        if counted != self.total or min(self.done, self.skipped, self.failed, self.missing) < 0:
+            raise AssertionError(f"{counted} cells are accounted for, the plan has {self.total}")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell has scores or a method that refused it; decides the exit code."""
+        return self.failed == 0 and self.missing == 0
 
 
 def environment() -> dict[str, Any]:
@@ -179,6 +192,7 @@ def run(
         for part in (stacks(plan, store) if together else [], tasks):
             for task in part:
                 task.folders = folders
+                task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
             if part and engine == "local":
                 Supervisor(
                     store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
@@ -250,12 +264,7 @@ def _recorder(store: Store, watch: Watcher | None) -> Watcher:
 
 
 def _summary(store: Store, plan: Plan, ran: int, seconds: float) -> RunSummary:
-    done = skipped = failed = 0
-    for cell in plan.cells:
-        if store.has("score", cell.score_key):
-            done += 1
-            continue
-        failure = store.failure(cell.score_key)
-        skipped += failure is not None and failure["status"] == "skip"
-        failed += failure is not None and failure["status"] != "skip"
-    return RunSummary(len(plan.cells), ran, done, skipped, failed, seconds)
+    states = Counter(state_of(store, cell) for cell in plan.cells)
+    done, skipped, missing = (states.pop(name, 0) for name in ("done", "skip", "missing"))
+    failed = sum(states.values())
+    return RunSummary(len(plan.cells), ran, done, skipped, failed, seconds, missing)

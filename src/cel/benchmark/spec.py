@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from cel.benchmark.suite_checks import check_limits, check_values
 from cel.cf_methods.variants import VARIANTS
 from cel.errors import ConfigError
 from cel.paths import file_name
@@ -22,9 +23,9 @@ class Limits:
 
     Attributes:
         time_s: seconds that a method may search; rows left over become `timeout`.
-        grace_s: further seconds before the cell is killed.
-        memory_mb: resident memory of the worker beyond which it is killed.
-        train_s: seconds for one model.
+        grace_s: further seconds before what is running is killed.
+        memory_mb: memory of the worker and all that it started, beyond which it is killed.
+        train_s: seconds for one model, for what a method learns in `fit`, and for the metrics.
     """
 
     time_s: float = 120.0
@@ -108,6 +109,7 @@ class Suite:
         """Build a suite from plain values, refusing unknown keys."""
         known = {f.name for f in fields(cls)}
         _no_strangers(values, known, where)
+        check_values(values, where)
         for required in ("name", "datasets", "methods"):
             if required not in values:
                 raise ConfigError(f"{where}: {required!r} is missing")
@@ -119,10 +121,13 @@ class Suite:
                 given[name] = tuple(given[name])
         if "limits" in given and not isinstance(given["limits"], Limits):
             _no_strangers(given["limits"], {f.name for f in fields(Limits)}, f"{where}: limits")
+            check_limits(given["limits"], where)
             given["limits"] = Limits(**given["limits"])
         for group in ("classifiers", "regressors"):
-            if isinstance(given.get(group), list):
+            if isinstance(given.get(group), list | tuple):
                 given[group] = {name: {} for name in given[group]}
+            elif group in given:
+                given[group] = {name: params or {} for name, params in given[group].items()}
         return cls(**given)
 
     def narrowed(
@@ -199,9 +204,11 @@ class Suite:
 
 def _no_strangers(values: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     known = set(known)
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where} is {str(values)[:60]!r}; expected `key: value` lines")
     for key in values:
         if key not in known:
-            raise ConfigError(f"{where}: unknown key {key!r}; {did_you_mean(key, known)}")
+            raise ConfigError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), known)}")
 
 
 def _methods(given: Any, where: str) -> list[MethodSpec]:

@@ -5,8 +5,10 @@ split -> predictor -> density -> explain -> score
 
 from __future__ import annotations
 
+import copy
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,16 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import cel
+from cel.benchmark.apart import FORKS, Emit
 from cel.benchmark.keys import seed_of
 from cel.benchmark.named import model_class
-from cel.benchmark.plan import Block, Cell, method_class, target_of
+from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
 from cel.benchmark.row_scores import write_rows
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
+from cel.errors import ConfigError
 from cel.protocols import Need, Task
 from cel.result import EvaluationContext, ExplanationResult
+from cel.testing.untouched import Witness
 
 if TYPE_CHECKING:
+    from cel.cf_methods import BaseCounterfactualMethod
     from cel.datasets.splits import Part
     from cel.models.inputs import FitRows
 
@@ -52,10 +59,19 @@ class Workbench:
         block: the block.
         store: where finished stages are.
         device: "cpu" or "cuda".
+        facts: of the methods, as the plan knows them; by default those of their classes here.
     """
 
-    def __init__(self, suite: Suite, block: Block, store: Store, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        block: Block,
+        store: Store,
+        device: str = "cpu",
+        facts: Mapping[str, MethodFacts] | None = None,
+    ) -> None:
         self.suite, self.block, self.store, self.device = suite, block, store, device
+        self._facts = facts or {}
         self._made: dict[str, Any] = {}
 
     # -- shared stages -----------------------------------------------------------------------
@@ -68,26 +84,35 @@ class Workbench:
 
     def predictor(self) -> Any:
         """The trained model that is explained."""
-        return self._model("predictor")
+        return self.model("predictor")
 
     def density(self) -> Any:
         """The density of the rows, conditional on what the model predicts."""
-        return self._model("density")
+        return self.model("density")
 
-    def _model(self, stage: str) -> Any:
-        from cel.models import fit_many, load_model
-
+    def model(self, stage: str) -> Any:
+        """The predictor or the density; trained first if the store has none."""
         if stage in self._made:
             return self._made[stage]
         if self.missing(stage):
-            started = time.perf_counter()
-            model, rows = self.recipe(stage)
-            fit_many([model], [rows])
-            self.keep(stage, model, time.perf_counter() - started)
+            self.train(stage)
         # Read back even what was just made, so that a resumed run sees the very same model.
-        model = load_model(self.store.folder(stage, self.key(stage)) / "model.safetensors")
-        self._made[stage] = model
-        return model
+        self._made[stage] = self._stored_model(stage)
+        return self._made[stage]
+
+    def _stored_model(self, stage: str) -> Any:
+        from cel.models import load_model
+
+        return load_model(self.store.folder(stage, self.key(stage)) / "model.safetensors")
+
+    def train(self, stage: str) -> None:
+        """Train and store the predictor or the density."""
+        from cel.models import fit_many
+
+        started = time.perf_counter()
+        model, rows = self.recipe(stage)
+        fit_many([model], [rows])
+        self.keep(stage, model, time.perf_counter() - started)
 
     def key(self, stage: str) -> str:
         """Return the key of the block's predictor or density."""
@@ -173,25 +198,75 @@ class Workbench:
         x = np.concatenate([self.split.train.X, self.split.valid.X])
         return x, np.concatenate([self._predicted("train"), self._predicted("valid")])
 
-    def explain(self, cell: Cell) -> None:
-        """Compute and store the counterfactuals of a cell."""
-        if self.store.intact("explain", cell.explain_key):
-            return
-        cls = method_class(cell.method.method)
-        extra = {"gen_model": self.density()} if Need.DENSITY in cls.needs else {}
+    def explained(self, cell: Cell) -> bool:
+        """Whether the store has the counterfactuals of a cell."""
+        return self.store.intact("explain", cell.explain_key)
+
+    def explain(self, cell: Cell, say: Emit = lambda _: None) -> None:
+        """Compute and store the counterfactuals of a cell.
+
+        Args:
+            cell: the cell.
+            say: called with a `deadline` when the search begins, and with `altered` if the method
+                changed something that is not its own.
+        """
+        limits = self.suite.limits
+        given, witness = self._given()
+        cls = self._class(cell)
+        goal, rows = self._asked(target_of(self.suite, cls.scope))
+        extra = {"gen_model": given["the density"]} if Need.DENSITY in cls.needs else {}
         if "levels" in cls.param_names():
             extra["levels"] = self.levels()
         options: dict[str, Any] = {
             "random_state": seed_of(cell.explain_key, "explain"),
-            "time_limit": self.suite.limits.time_s,
+            "time_limit": limits.time_s,
         }
-        method = cls(self.predictor(), **(options | extra | dict(cell.method.params)))
-        method.fit(self.split)
-        result = self._explain_rows(method, target_of(self.suite, cls.scope))
+        method = cls(given["the model"], **(options | extra | dict(cell.method.params)))
+        method.fit(given["the rows"])
+        say({"event": "deadline", "seconds": limits.time_s + limits.grace_s})
+        test = self.split.test
+        label = _label(goal, self.split.target)
+        result: ExplanationResult = method.explain(test.X[rows], label)
+        result = replace(result, source_ids=np.asarray(test.index)[rows])
+        if changed := witness.changes():
+            say({"event": "altered", "what": changed[:20]})
         with self.store.writing("explain", cell.explain_key, self._cell_spec(cell)) as folder:
             result.to_parquet(folder / "result.parquet")
 
-    def _explain_rows(self, method: Any, target: int | None) -> ExplanationResult:
+    def prepare(self) -> None:
+        """Load what all methods of the block get, before the first of them is forked."""
+        if FORKS:
+            rows, model, density = self.split, self.predictor(), self.density()
+            given = {"the rows": rows, "the model": model, "the density": density}
+            self._made["given"] = given, Witness(given)
+
+    def _given(self) -> tuple[dict[str, Any], Witness]:
+        """What a method gets: the block's own things in a fork, otherwise fresh copies."""
+        if "given" in self._made:
+            known: tuple[dict[str, Any], Witness] = self._made["given"]
+            return known
+        for stage in MODEL_STAGES:
+            self.model(stage)
+        given = {
+            "the rows": copy.deepcopy(self.split),
+            "the model": self._stored_model("predictor"),
+            "the density": self._stored_model("density"),
+        }
+        return given, Witness(given)
+
+    def _class(self, cell: Cell) -> type[BaseCounterfactualMethod]:
+        """Return the class of a cell's method, if it is the one that was planned."""
+        name = cell.method.method
+        planned, cls = self._facts.get(name), method_class(name)
+        if planned is not None and planned != method_facts(name):
+            raise ConfigError(
+                f"{name} is another version here (version {cls.version}) than where the run was "
+                f"planned (version {planned.version}); install the same one on all machines"
+            )
+        return cls
+
+    def _asked(self, target: int | None) -> tuple[int | None, np.ndarray]:
+        """Return the wanted class and which test rows are explained; no method has run yet."""
         test = self.split.test
         if self.block.task is Task.CLASSIFICATION:
             if target is None:
@@ -200,9 +275,7 @@ class Workbench:
             rows = np.flatnonzero(self._predicted("test") != goal)
         else:
             goal, rows = None, np.arange(len(test.X))
-        rows = rows[: self.suite.max_rows]
-        result: ExplanationResult = method.explain(test.X[rows], _label(goal, self.split.target))
-        return replace(result, source_ids=np.asarray(test.index)[rows])
+        return goal, rows[: self.suite.max_rows]
 
     def score(self, cell: Cell) -> None:
         """Compute and store the metrics of a cell."""
@@ -219,15 +292,20 @@ class Workbench:
             _write_scores(folder, scores, result)
             write_rows(folder, scores, self.suite.extra_metrics)
 
+    def _scope(self, name: str) -> str:
+        known = self._facts.get(name)
+        return (method_class(name) if known is None else known).scope.value
+
     def _cell_spec(self, cell: Cell) -> dict[str, Any]:
         m = cell.method
         return self._spec("cell") | {
             "method": m.label,
             "implementation": m.method,
             "params": dict(m.params),
-            "scope": method_class(m.method).scope.value,
+            "scope": self._scope(m.method),
             "task": self.block.task.value,
             "explain_key": cell.explain_key,
+            "cel": cel.__version__,
         }
 
 

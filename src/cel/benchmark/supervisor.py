@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import queue
 import select
@@ -13,14 +13,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from cel.benchmark.processes import Lines, end_tree, ending, event_of, tree_mb
 from cel.benchmark.tasks import Task
 
 __all__ = ["Supervisor"]
 
 POLL_S = 0.2
 MAX_DEATHS = 2  # a cell that has seen this many workers die is given up
+MAX_LOG = 16 * 2**20  # bytes of workers.log; what is printed beyond is not kept
+
+# What a worker may say, and the fields that each event needs.
+EVENTS: dict[str, tuple[str, ...]] = {
+    "ready": (), "idle": (), "retire": (), "block_failed": ("reason",),
+    "start": ("kind", "label", "seconds"), "deadline": ("seconds",), "stage": ("stage", "label"),
+    "done": ("key", "label"), "skip": ("key", "label", "reason"),
+    "fail": ("key", "label", "reason"), "altered": ("label", "what"), "stacked": ("label",),
+}  # fmt: skip
+SILENT = ("ready", "idle", "retire", "deadline", "block_failed")
 
 
 @dataclass
@@ -33,27 +44,6 @@ class _Watch:
     deadline: float = field(default=float("inf"))
 
 
-class _Lines:
-    """Complete lines from a pipe, without ever waiting longer than asked.
-
-    It reads the descriptor itself: a buffered `readline` may hold back lines that `select` cannot
-    see.
-    """
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._descriptor, self._rest, self.ended = pipe.fileno(), b"", False
-
-    def ready(self, seconds: float) -> list[bytes]:
-        """Return the lines that arrived, waiting at most `seconds` for the first."""
-        readable, _, _ = select.select([self._descriptor], [], [], seconds)
-        if not readable:
-            return []
-        data = os.read(self._descriptor, 2**16)
-        self.ended = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return lines
-
-
 class Supervisor:
     """Runs tasks in `jobs` worker processes and reports events.
 
@@ -63,10 +53,10 @@ class Supervisor:
     Args:
         store: folder of the store.
         jobs: number of processes.
-        memory_mb: resident memory beyond which a worker is killed.
+        memory_mb: memory of a worker and all that it started beyond which it is killed.
         device: handed to the workers.
         report: called with every event, from one thread at a time.
-        log: file that receives what workers print.
+        log: file that receives what workers print, up to 16 MB.
     """
 
     def __init__(
@@ -84,10 +74,17 @@ class Supervisor:
         self._report, self._lock = report, threading.Lock()
         self._queue: queue.Queue[Task] = queue.Queue()
         self._open = 0
+        self._error: Exception | None = None
         self._stop = threading.Event()
 
     def run(self, tasks: list[Task]) -> None:
-        """Do all tasks; a KeyboardInterrupt ends the workers and is passed on."""
+        """Do all tasks; a KeyboardInterrupt ends the workers and is passed on.
+
+        An error in a serving thread (a full disk, a bug) also ends the workers and is raised here:
+        no cell is ever dropped in silence.
+        """
+        if self.log.exists() and self.log.stat().st_size >= MAX_LOG:
+            self.log.unlink()  # of an earlier run
         for task in tasks:
             self._put(task)
         count = min(self.jobs, max(len(tasks), 1))
@@ -102,6 +99,8 @@ class Supervisor:
             for thread in threads:
                 thread.join(timeout=10)
             raise
+        if self._error is not None:
+            raise self._error
 
     def _put(self, task: Task) -> None:
         with self._lock:
@@ -127,26 +126,22 @@ class Supervisor:
                     worker = None
                 with self._lock:
                     self._open -= 1
+        except Exception as error:  # noqa: BLE001 - raised again by `run`, in the caller's thread
+            self._error = error
+            self._stop.set()
         finally:
             if worker is not None:
-                _end(worker)
+                self._end(worker)
 
     def _start(self) -> subprocess.Popen[bytes]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "cel.benchmark.worker",
-            str(self.store),
-            self.device,
-        ]
-        with open(self.log, "a", encoding="utf8") as errors:
-            return subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                env=os.environ | threads,
-            )  # fmt: skip
+        module = ["-P", "-m", "cel.benchmark.worker"]
+        return subprocess.Popen(
+            [sys.executable, *module, str(self.store), self.device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=os.environ | threads, start_new_session=True,
+        )  # fmt: skip
 
     def _feed(self, worker: subprocess.Popen[bytes], task: Task) -> bool:
         """Give a task to a worker and follow it; return whether the worker can take another."""
@@ -157,65 +152,112 @@ class Supervisor:
             worker.stdin.write(task.line().encode())
             worker.stdin.flush()
         except BrokenPipeError:
-            _end(worker)
-            self._after_death(task, watch, "died")
-            return False
-        lines = _Lines(worker.stdout)
+            return self._lost(worker, task, watch, "died")
+        lines = Lines(worker.stdout.fileno())
         while not self._stop.is_set():
-            for line in lines.ready(POLL_S):
-                if self._follow(json.loads(line), task, watch):
+            gone = worker.poll() is not None  # asked first: what it said before is still read
+            self._wait(worker)
+            for line in lines.ready(0):
+                event = event_of(line, EVENTS)
+                if event is None or not self._possible(event, task):
+                    shown = line[:80].decode("utf8", "backslashreplace")
+                    return self._lost(worker, task, watch, "garbled", repr(shown))
+                if event["event"] == "retire":
+                    self._end(worker)
+                    self._put(task)
+                    return False
+                if self._follow(event, task, watch):
                     return True
-            if lines.ended:
-                _end(worker)
-                self._after_death(task, watch, "died")
-                return False
+            if lines.ended or (gone and not self._readable(worker)):
+                return self._lost(worker, task, watch, "died")
             reason = self._over_limit(worker, watch)
             if reason:
-                _end(worker)
-                self._after_death(task, watch, reason)
-                return False
-        _end(worker)
+                return self._lost(worker, task, watch, reason)
+        self._end(worker)
         return False
+
+    def _wait(self, worker: subprocess.Popen[bytes]) -> None:
+        """Wait for a word of the worker; keep what it prints, up to a limit."""
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        pipes = [worker.stdout.fileno(), worker.stderr.fileno()]
+        readable, _, _ = select.select(pipes, [], [], POLL_S)
+        if pipes[1] in readable:
+            self._keep(os.read(pipes[1], 2**16))
+            if readable == [pipes[1]] and worker.poll() is not None:
+                time.sleep(0.01)  # a closed pipe is always readable
+
+    def _readable(self, worker: subprocess.Popen[bytes]) -> bool:
+        assert worker.stdout is not None
+        return bool(select.select([worker.stdout.fileno()], [], [], 0)[0])
+
+    def _keep(self, printed: bytes) -> None:
+        with self._lock, open(self.log, "ab") as file:
+            file.write(printed[: max(MAX_LOG - file.tell(), 0)])
+
+    def _possible(self, event: dict[str, Any], task: Task) -> bool:
+        """Tell whether an event can be true of the task."""
+        seconds = event.get("seconds", 0)
+        if not isinstance(seconds, int | float):
+            return False
+        return event["event"] not in ("done", "skip", "fail") or event["key"] in task.cells
 
     def _follow(self, event: dict[str, Any], task: Task, watch: _Watch) -> bool:
         """Note what the worker says; return True when it is idle again."""
         kind = event["event"]
         if kind == "start":
             watch.key, watch.label, watch.kind = event.get("key"), event["label"], event["kind"]
+        if kind in ("start", "deadline"):
             watch.deadline = time.monotonic() + event["seconds"]
         elif kind in ("done", "skip", "fail"):
             task.cells = [c for c in task.cells if c != event["key"]]
             watch.key, watch.deadline = None, float("inf")
         elif kind == "block_failed":
             self._lose(task, task.cells, event)
-        if kind not in ("ready", "idle", "block_failed"):
+        elif kind == "idle" and task.cells:
+            about = {"status": "error", "reason": "its worker had nothing to say about it"}
+            self._lose(task, task.cells, about)
+        if kind not in SILENT:
             self._tell(event)
         return bool(kind == "idle")
 
     def _over_limit(self, worker: subprocess.Popen[bytes], watch: _Watch) -> str | None:
         if time.monotonic() > watch.deadline:
             return "timeout"
-        if _resident_mb(worker.pid) > self.memory_mb:
+        if tree_mb(worker.pid, self.memory_mb) > self.memory_mb:
             return "memory"
         return None
 
-    def _after_death(self, task: Task, watch: _Watch, reason: str) -> None:
+    def _lost(
+        self,
+        worker: subprocess.Popen[bytes],
+        task: Task,
+        watch: _Watch,
+        reason: str,
+        how: str = "",
+    ) -> bool:
+        """End a worker that is dead, over a limit or talking nonsense; see to its task."""
+        self._end(worker)
+        how = how or ending(worker.returncode)
         task.deaths[watch.key or ""] += 1
         deaths = task.deaths[watch.key or ""]
-        give_up = reason in ("timeout", "memory") or deaths >= MAX_DEATHS
+        give_up = reason != "died" or deaths >= MAX_DEATHS
         what = {
             "timeout": "killed: over its time limit",
             "memory": f"killed: more than {self.memory_mb} MB",
-            "died": "the worker process died twice (killed, or out of memory)",
+            "garbled": f"something wrote into the event channel of its worker: {how}",
+            "died": f"the worker process ended twice ({how}; perhaps the memory ran out)",
         }[reason]
         label = watch.label or task.label
+        status = "error" if reason == "garbled" else reason
         if give_up:
             lost = [watch.key] if watch.key is not None else task.cells
-            self._lose(task, lost, {"label": label, "status": reason, "reason": what})
+            self._lose(task, lost, {"label": label, "status": status, "reason": what})
         else:
-            self._tell({"event": "worker_died", "label": label})
+            self._tell({"event": "worker_died", "label": label, "reason": how})
         if (task.cells or (task.model is None and not give_up)) and not self._stop.is_set():
             self._put(task)
+        return False
 
     def _lose(self, task: Task, keys: list[str], about: dict[str, Any]) -> None:
         """Report cells as failed; a stack that fails leaves its models to the blocks."""
@@ -226,22 +268,20 @@ class Supervisor:
             self._tell({**about, "event": "stack_failed"})
         task.cells = [c for c in task.cells if c not in keys]
 
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    worker.kill()
-    worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                continue
-
-
-def _resident_mb(pid: int) -> float:
-    """Return the resident memory of a process; 0 where the system does not tell."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    def _end(self, worker: subprocess.Popen[bytes]) -> None:
+        """Kill a worker with all that it started, and keep what it printed last."""
+        if worker.poll() is None:
+            end_tree(worker.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker.pid, 9)  # it leads a group of its own
+        worker.wait()
+        assert worker.stderr is not None
+        while select.select([worker.stderr.fileno()], [], [], 0)[0]:
+            printed = os.read(worker.stderr.fileno(), 2**16)
+            self._keep(printed)
+            if not printed:
+                break
+        for pipe in (worker.stdin, worker.stdout, worker.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()

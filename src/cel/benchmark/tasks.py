@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+import cel
 
 __all__ = ["Task"]
 
@@ -21,12 +23,13 @@ class Task:
     cells: list[str]
     densities: list[str] = field(default_factory=list)  # the blocks of a stack, by density key
     folders: list[str] = field(default_factory=list)  # where `module:attribute` is looked up
+    facts: dict[str, Any] = field(default_factory=dict)  # of the methods, as the plan knows them
+    version: str = cel.__version__  # a worker of another version refuses
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 
     def plain(self) -> dict[str, Any]:
         """Return what a worker has to know."""
-        names = ("suite", "dataset", "fold", "model", "cells", "densities", "folders")
-        return {n: getattr(self, n) for n in names}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "deaths"}
 
     def line(self) -> str:
         """Return the task as one JSON line."""

@@ -10,93 +10,177 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from cel.errors import MissingInputError, UnsupportedError
+import cel
+from cel.benchmark.apart import Ending, Job, apart, failure
+from cel.benchmark.processes import adopt_orphans
+from cel.errors import CelError, StoreError
 
 __all__ = ["main", "work"]
 
 Emit = Callable[[dict[str, Any]], None]
 
 
-def work(task: dict[str, Any], store_path: str, device: str, emit: Emit) -> None:
-    """Do the cells of one block and tell about each."""
-    from cel.benchmark.named import import_folders
-    from cel.benchmark.plan import make_plan
+class _Bench:
+    """One task: its limits, and jobs apart that may be tried twice."""
+
+    def __init__(self, limits: Any, emit: Emit, channel: int | None) -> None:
+        self.limits, self.emit = limits, emit
+        self._close = () if channel is None else (channel, sys.stdin.fileno())
+
+    def apart(self, job: Job, listen: Emit) -> Ending:
+        """Run a job apart; one that was killed from outside gets a second chance."""
+        found = apart(job, listen, self._close)
+        return apart(job, listen, self._close) if found.killed else found
+
+    def train(self, job: Job, label: str) -> None:
+        """Run a training apart; its failure is the failure of all cells that wait for it."""
+        found = self.apart(job, lambda event: self.emit({"label": label, **event}))
+        if found.event["event"] != "ok":
+            raise _TrainingFailedError({"traceback": "", **found.event})
+
+
+class _TrainingFailedError(CelError):
+    """A training failed; `event` says how."""
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        super().__init__(str(event["reason"]))
+        self.event = event
+
+
+class _Retire(Exception):  # noqa: N818 - it ends a worker, it is no mistake
+    """Something altered this process; a fresh one goes on."""
+
+
+def work(
+    task: dict[str, Any], store_path: str, device: str, emit: Emit, channel: int | None = None
+) -> None:
+    """Do the cells of one block and tell about each.
+
+    Args:
+        task: as made by `Task.plain`.
+        store_path: folder of the store.
+        device: "cpu" or "cuda", for training.
+        emit: called with every event.
+        channel: descriptor of the event pipe, closed in the processes that run methods.
+    """
+    from cel.benchmark.named import named_in
+    from cel.benchmark.plan import MethodFacts, make_plan, method_class
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
-    from cel.benchmark.stages import Workbench
+    from cel.benchmark.stages import MODEL_STAGES, Workbench
     from cel.benchmark.store import Store
     from cel.registry import look_in
 
+    _check_version(task)
     for folder in task["folders"]:
         look_in(folder)
-    suite = Suite.from_dict(task["suite"])
-    import_folders(suite)
+    suite, store = Suite.from_dict(task["suite"]), Store(store_path)
+    for name, resolve in named_in(suite).items():
+        if resolve is not method_class:  # methods are imported apart, where they run
+            resolve(name)
+    own = _Bench(suite.limits, emit, channel)
     if task["fold"] is None:
-        place = Store(store_path), device, emit
-        train_together(suite, task["dataset"], task["densities"], *place)
+        dataset, keys = task["dataset"], task["densities"]
+        own.train(lambda say: train_together(suite, dataset, keys, store, device, say), dataset)
         return
+    facts = {name: MethodFacts.from_dict(f) for name, f in task["facts"].items()}
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
-    (block,) = make_plan(part).blocks
-    bench = Workbench(suite, block, Store(store_path), device)
-    wanted = set(task["cells"])
-    limits = suite.limits
-    train_s = limits.train_s * 2 + limits.grace_s
-    cell_s = limits.time_s + limits.grace_s + limits.train_s  # some methods train a model too
-    emit({"event": "start", "kind": "train", "label": block.label, "seconds": train_s})
-    for stage, model in (("predictor", bench.predictor), ("density", bench.density)):
-        model()
+    (block,) = make_plan(part, facts).blocks
+    bench = Workbench(suite, block, store, device, facts)
+    seconds = suite.limits.train_s * 2 + suite.limits.grace_s
+    emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
+    for stage in MODEL_STAGES:
+        if bench.missing(stage):
+            own.train(lambda say, stage=stage: bench.train(stage), block.label)  # type: ignore[misc]
+        bench.model(stage)
         emit({"event": "stage", "stage": stage, "label": block.label})
-    for cell in block.cells:
-        if cell.score_key not in wanted:
-            continue
-        _attempt_cell(bench, cell, cell_s, emit)
+    bench.prepare()
+    _attempt_cells(bench, block.cells, task["cells"], own)
 
 
-def _attempt_cell(bench: Any, cell: Any, seconds: float, emit: Emit) -> None:
-    about = {"kind": "cell", "label": cell.label, "key": cell.score_key}
-    emit({"event": "start", "seconds": seconds, **about})
+def _check_version(task: dict[str, Any]) -> None:
+    if task["version"] != cel.__version__:
+        raise StoreError(
+            f"the run is made by CEL {task['version']}, this worker has {cel.__version__}; "
+            "install the same version on all machines"
+        )
+
+
+def _attempt_cells(bench: Any, cells: Any, wanted: list[str], own: _Bench) -> None:
+    known = {c.score_key: c for c in cells}
+    for key in wanted:
+        if key not in known:
+            reason = (
+                "this worker plans other stages or methods than the run; install the same version "
+                "of CEL and of the method on all machines"
+            )
+            about = {"event": "fail", "key": key, "label": bench.block.label, "reason": reason}
+            own.emit({**about, "traceback": ""})
+    for cell in cells:
+        if cell.score_key in wanted:
+            _attempt_cell(bench, cell, own)
+
+
+def _attempt_cell(bench: Any, cell: Any, own: _Bench) -> None:
+    limits, about = own.limits, {"label": cell.label, "key": cell.score_key}
+    learning = limits.train_s + limits.grace_s
+    own.emit({"event": "start", "kind": "cell", "seconds": learning, **about})
     started = time.perf_counter()
+    if not bench.explained(cell):
+        found = own.apart(
+            lambda say: bench.explain(cell, say), lambda event: own.emit({**event, **about})
+        )
+        if found.event["event"] != "ok":
+            own.emit({"kind": "cell", **found.event, **about})
+            if found.altered:
+                raise _Retire
+            return
+        own.emit({"event": "stage", "stage": "explain", **about})
+        if found.altered:
+            raise _Retire
+    own.emit({"event": "deadline", "seconds": learning, **about})
     try:
-        bench.explain(cell)
-        emit({"event": "stage", "stage": "explain", "label": cell.label})
         bench.score(cell)
-    except (UnsupportedError, MissingInputError) as refusal:
-        emit({"event": "skip", "reason": str(refusal), **about})
-    except Exception as failure:  # noqa: BLE001 - the one place where any failure becomes a row
-        reason = f"{type(failure).__name__}: {failure}"
-        emit({"event": "fail", "reason": reason, "traceback": traceback.format_exc(), **about})
+    except Exception as error:  # noqa: BLE001 - any failure of a metric becomes a row
+        own.emit({"kind": "cell", **failure(error), **about})
     else:
-        emit({"event": "done", "wall_s": time.perf_counter() - started, **about})
+        own.emit(
+            {"event": "done", "kind": "cell", "wall_s": time.perf_counter() - started, **about}
+        )
 
 
 def main(arguments: list[str]) -> int:
     """Serve blocks until the input ends."""
     store_path, device = arguments
-    channel = os.fdopen(os.dup(1), "w", encoding="utf8")
+    channel = os.dup(1)
     os.dup2(2, 1)
     _limit_threads()
+    adopt_orphans()
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
 
     def emit(event: dict[str, Any]) -> None:
-        channel.write(json.dumps(event, default=str) + "\n")
-        channel.flush()
+        data = json.dumps(event, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(channel, data) :]
 
     emit({"event": "ready", "pid": os.getpid()})
     for line in sys.stdin:
-        task = json.loads(line)
         try:
-            work(task, store_path, device, emit)
-        except Exception as failure:  # noqa: BLE001 - a block that cannot start fails all its cells
-            reason = f"{type(failure).__name__}: {failure}"
-            trace = traceback.format_exc()
-            emit({"event": "block_failed", "reason": reason, "traceback": trace})
+            work(json.loads(line), store_path, device, emit, channel)
+        except _Retire:
+            emit({"event": "retire"})
+            return 0
+        except _TrainingFailedError as failed:
+            emit({**failed.event, "event": "block_failed"})
+        except Exception as error:  # noqa: BLE001 - a block that cannot start fails all its cells
+            emit({**failure(error), "event": "block_failed"})
         emit({"event": "idle"})
     return 0
 
@@ -110,6 +194,8 @@ def _limit_threads() -> None:
 def _die_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
+    if os.getpgrp() == os.getpid():  # with all that it started
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 

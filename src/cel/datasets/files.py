@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, cast
 
-from cel.datasets.specs import FileSpec
+from cel.datasets.specs import MAX_BYTES, FileSpec
 from cel.errors import DataError
 from cel.paths import inside, relative_path
 
@@ -28,6 +28,8 @@ __all__ = [
     "sha256_of",
 ]
 
+MAX_LINE = 4 * 2**20
+MAX_RATIO = 1032  # gzip cannot pack tighter
 _BLOCK = 1 << 18
 
 
@@ -82,15 +84,21 @@ def estimate_lines(path: Path) -> int:
     if path.suffix == ".gz":
         with path.open("rb") as packed:
             packed.seek(-4, os.SEEK_END)  # where gzip keeps the number of bytes, modulo 4 GiB
-            size = int.from_bytes(packed.read(), "little")
+            size = min(int.from_bytes(packed.read(), "little"), size * MAX_RATIO)
     return round(size * sample.count(b"\n") / max(len(sample), 1))
 
 
 class HashedFile:
-    """The uncompressed bytes of a file, hashed while they are read, so that one pass is enough."""
+    """The uncompressed bytes of a file, hashed while they are read, so that one pass is enough.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        path: the file, gzipped or not.
+        most: bytes after which reading is given up, against files that unpack without end.
+    """
+
+    def __init__(self, path: Path, most: int = MAX_BYTES) -> None:
+        self._path, self._most = path, most
+        self._size = self._line = 0
         self._hash = hashlib.sha256()
         try:
             self._stream: Any = open_bytes(path)
@@ -118,7 +126,24 @@ class HashedFile:
                 "and fetch it again"
             ) from None
         self._hash.update(view[:size])
+        self._bound(bytes(view[:size]))
         return size
+
+    def _bound(self, block: bytes) -> None:
+        """Raise when the file, or a line of it, is longer than any table needs."""
+        self._size += len(block)
+        first, last = block.find(b"\n"), block.rfind(b"\n")
+        longest = self._line + (len(block) if first < 0 else first)
+        self._line = longest if first < 0 else len(block) - last - 1
+        if max(longest, self._line) > MAX_LINE:
+            raise DataError(
+                f"{self._path}: a line is longer than {MAX_LINE:,} bytes; this is no table"
+            )
+        if self._size > self._most:
+            raise DataError(
+                f"{self._path}: holds more than {self._most:,} bytes; if that is right, state the "
+                "number of bytes as `size` of the file in the card"
+            )
 
     def digest(self) -> str:
         """Read what is left and return the sha256 of all bytes."""
@@ -141,9 +166,9 @@ class _Tap(io.RawIOBase):
         return self._file.readinto(buffer)
 
 
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of the uncompressed bytes."""
-    with HashedFile(path) as stream:
+def sha256_of(path: Path, most: int = MAX_BYTES) -> str:
+    """Return the sha256 of the uncompressed bytes, of which there may be `most`."""
+    with HashedFile(path, most) as stream:
         return stream.digest()
 
 
@@ -174,4 +199,4 @@ def check_digest(path: Path, digest: str, spec: FileSpec) -> None:
 def check_file(path: Path, spec: FileSpec) -> None:
     """Raise unless `path` is a table (not empty, not a web page) with the sha256 of the card."""
     check_head(path)
-    check_digest(path, sha256_of(path), spec)
+    check_digest(path, sha256_of(path, spec.most), spec)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.datasets.files import HashedFile, check_digest, check_head, estimate_lines, open_bytes
+from cel.datasets.files import HashedFile, check_digest, check_head, estimate_lines
 from cel.datasets.raw import Column, RawBuffer, columns_of, convert
 from cel.datasets.specs import DatasetCard, FileSpec, ReadSpec
 from cel.errors import DataError
@@ -31,7 +31,7 @@ def read_file(path: Path, spec: FileSpec, form: str, card: DatasetCard, into: Ra
     explains every other problem.
     """
     check_head(path)
-    with HashedFile(path) as file:
+    with HashedFile(path, spec.most) as file:
         try:
             _read(path, file, form, card, into)
         except DataError:
@@ -64,7 +64,10 @@ def _read(path: Path, file: HashedFile, form: str, card: DatasetCard, into: RawB
 def _header(path: Path, read: ReadSpec, form: str) -> tuple[list[str], int]:
     """Return the column names and the number of lines before the first row."""
     try:
-        with io.TextIOWrapper(open_bytes(path), encoding=read.encoding, newline="") as text:
+        with (
+            HashedFile(path) as file,
+            io.TextIOWrapper(file.reader(), encoding=read.encoding, newline="") as text,
+        ):
             if form == "arff":
                 return _arff_header(text)
             rows = csv.reader(
@@ -75,6 +78,8 @@ def _header(path: Path, read: ReadSpec, form: str) -> tuple[list[str], int]:
             first = next(rows, [])
     except UnicodeDecodeError as error:
         raise DataError(_not_text(path, error)) from None
+    except csv.Error as error:
+        raise DataError(f"{path}: cannot be read as a table ({error})") from None
     if any(first[len(names) :]):  # pandas checks the length of all rows but the first
         raise DataError(
             f"{path}: the first row has {len(first)} values and the header {len(names)} names; "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cel.config import Label, StrictModel
+from cel.config import Label, StrictModel, unkeyed
 from cel.paths import relative_path
 from cel.protocols import Task
 from cel.registry import did_you_mean
 
 __all__ = [
+    "MAX_BYTES",
     "MAX_CATEGORIES",
     "ClassSpec",
     "DatasetCard",
@@ -24,22 +25,32 @@ __all__ = [
     "TargetSpec",
 ]
 
+MAX_BYTES = 2 * 2**30  # of one raw file, unless its card states another size
 MAX_CATEGORIES = 1000  # more would make one-hot blocks that nothing downstream can use
 
 
 class FileSpec(StrictModel):
     """One raw file: where it is looked for, what it must hash to, where it can be had.
 
-    `sha256` is that of the uncompressed bytes; compressed copies are welcome everywhere.
+    `sha256` and `size` are those of the uncompressed bytes; compressed copies are welcome
+    everywhere. No more than `size` bytes are read or downloaded, 2 GiB if it is not given.
     """
 
     path: str
     sha256: str | None = None
     addresses: tuple[str, ...] = ()
+    size: int | None = unkeyed(None)
+
+    @property
+    def most(self) -> int:
+        """Most bytes that are read or received."""
+        return MAX_BYTES if self.size is None else self.size
 
     def check(self) -> None:
         """The path stays below the folders that are searched; a hash has 64 digits."""
         relative_path(self.path)
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size is the number of bytes of the file, not {self.size}")
         digits = self.sha256
         if digits is not None and (len(digits) != 64 or set(digits) - set("0123456789abcdef")):
             raise ValueError(f"sha256 needs 64 lower-case hexadecimal digits, got {digits!r}")
@@ -61,6 +72,15 @@ class ReadSpec(StrictModel):
     skipinitialspace: bool = False
     na_values: tuple[str, ...] = ()
     coerce: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """The separator is one character, not a pattern; the encoding is one of text."""
+        if len(self.separator) != 1 or self.separator in '\r\n\x00"':
+            raise ValueError(f"separator is one character, not {self.separator[:20]!r}")
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise ValueError(f"there is no encoding {self.encoding[:40]!r}") from None
 
 
 class FeatureSpec(StrictModel):

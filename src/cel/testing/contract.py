@@ -17,6 +17,7 @@ from cel.result import ExplanationResult
 from cel.space.region import Region
 from cel.testing.planted import contradiction
 from cel.testing.problems import PROBLEMS, Problem
+from cel.testing.untouched import Witness
 
 __all__ = ["CHECKS", "Report", "applicable", "check_method"]
 
@@ -130,6 +131,16 @@ def pure(cls: Method, p: Problem) -> None:
     _require(np.array_equal(normal.x_cfs, quiet.x_cfs, equal_nan=True), "no_grad changes answers")
 
 
+def untouched(cls: Method, p: Problem) -> None:
+    """Training rows, the model, settings of the process and modules are left as they were."""
+    given: dict[str, Any] = {"the training rows": p.x_train, "the rows": p.x}
+    given |= {"the weights of the model": p.model.weights, "the bias of the model": p.model.bias}
+    witness = Witness(given)
+    _explain(cls, p)
+    changed = witness.changes()
+    _require(not changed, f"the method changed {', '.join(changed[:3])}; work on a copy")
+
+
 def cloned(cls: Method, p: Problem) -> None:
     """Settings survive get_params and clone; a clone is unfitted and answers alike."""
     method = p.build(cls)
@@ -192,7 +203,7 @@ CHECKS: dict[str, Check] = {
     c.__name__: c
     for c in (
         aligned, finds_something, feasible, valid, seeded, alone, order, pure, cloned, loader,
-        budgets, hard_rows, frozen_rows, contradiction,
+        budgets, hard_rows, frozen_rows, contradiction, untouched,
     )
 }  # fmt: skip
 
