@@ -216,7 +216,7 @@ class Workbench:
         goal, rows = self._asked(target_of(self.suite, cls.scope))
         extra = {"gen_model": given["the density"]} if Need.DENSITY in cls.needs else {}
         if "levels" in cls.param_names():
-            extra["levels"] = self.levels()
+            extra["levels"] = self.levels() if FORKS else copy.deepcopy(self.levels())
         options: dict[str, Any] = {
             "random_state": seed_of(cell.explain_key, "explain"),
             "time_limit": limits.time_s,
@@ -238,6 +238,7 @@ class Workbench:
         if FORKS:
             rows, model, density = self.split, self.predictor(), self.density()
             given = {"the rows": rows, "the model": model, "the density": density}
+            self.levels()  # metrics need them in any case
             self._made["given"] = given, Witness(given)
 
     def _given(self) -> tuple[dict[str, Any], Witness]:
