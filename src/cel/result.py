@@ -15,6 +15,7 @@ from cel.errors import DataError
 from cel.preprocessing import Encoding, GivenRows, companions
 from cel.protocols import Proof, Status, Task
 from cel.space import FeatureSpace, Target
+from cel.text import html, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -306,8 +307,10 @@ class ExplanationResult:
         return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
 
     def _repr_html_(self) -> str:
-        head = self.changes().head(50).to_html(index=False)
-        return f"<p>{self!r}</p>{head}"
+        lines = self.changes().head(50)
+        shown = lines.map(lambda value: visible(value) if isinstance(value, str) else value)
+        head = shown.to_html(index=False, escape=True)
+        return f"<p>{html(repr(self))}</p>{head}"
 
     # -- files -------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import math
 import unicodedata
 from typing import Any
 
-__all__ = ["csv_text", "html", "latex", "page_json", "plain", "visible"]
+__all__ = ["csv_table", "csv_text", "html", "latex", "page_json", "plain", "visible"]
 
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _HIDDEN = ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")  # unicode categories that print nothing or too much
@@ -26,16 +26,20 @@ _LATEX = {
 }  # fmt: skip
 
 
-def visible(text: object) -> str:
+def visible(text: object, keep: str = "") -> str:
     r"""Return a text in which nothing is hidden: control and direction characters are spelt out.
+
+    Args:
+        text: anything with a text.
+        keep: control characters that stay as they are.
 
     >>> visible("a\x1b[2Jb\n\u202ec")
     'a\\x1b[2Jb\\n\\u202ec'
     """
     out = []
     for c in str(text):
-        hidden = c in _DIRECTION or (c > "~" and unicodedata.category(c) in _HIDDEN)
-        out.append(ascii(c)[1:-1] if hidden or c < " " or c == "\x7f" else c)
+        hidden = c in _DIRECTION or c < " " or (c > "~" and unicodedata.category(c) in _HIDDEN)
+        out.append(ascii(c)[1:-1] if hidden and c not in keep else c)
     return "".join(out)
 
 
@@ -73,6 +77,15 @@ def csv_text(value: Any) -> Any:
         return value
     shown = visible(value)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
+
+
+def csv_table(frame: Any) -> str:
+    """Return a data frame as CSV text in which no cell is a formula."""
+    safe = frame.rename(columns=csv_text)
+    for name in safe.columns[safe.dtypes.map(lambda dtype: dtype.kind == "O")]:
+        safe[name] = safe[name].map(csv_text)
+    text: str = safe.to_csv(index=False)
+    return text
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -11,7 +11,9 @@ import typer
 from cel.cli.output import JSON, console, notes, print_json
 from cel.cli.tables import show_table
 from cel.errors import ConfigError, StoreError
+from cel.paths import write_text
 from cel.registry import did_you_mean
+from cel.text import csv_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +67,7 @@ def compare(
         names = [c for c in ("table", "metric", "method", "model", "dataset") if c in table]
         raise ConfigError(f"--by {per!r}: {did_you_mean(per, names)}")
     if out is not None:
-        table.to_csv(out, index=False)
+        write_text(out, csv_table(table))
     if as_json:
         counts = {str(k): int(v) for k, v in table["verdict"].value_counts().items()}
         print_json({"verdicts": counts, "cells": _plain(table)})

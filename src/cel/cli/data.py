@@ -10,6 +10,7 @@ import typer
 
 from cel.cli.output import JSON, console, errors, print_json
 from cel.errors import CelError, ConfigError, DataError
+from cel.text import visible
 
 if TYPE_CHECKING:
     from cel.datasets.catalogue import Summary
@@ -102,7 +103,7 @@ def fetch(name: str = typer.Argument("all", help="A dataset, a card, or all.")) 
     failed = []
     for dataset in _datasets(name):
         if dataset.card.generator is not None:
-            typer.echo(f"{dataset.name}: needs no file")
+            typer.echo(visible(f"{dataset.name}: needs no file"))
             continue
         try:
             source, paths = dataset.files()
@@ -111,9 +112,9 @@ def fetch(name: str = typer.Argument("all", help="A dataset, a card, or all.")) 
             errors().print(f"{dataset.name}: {error}", style="red", markup=False, soft_wrap=True)
             continue
         for path in paths:
-            typer.echo(f"{dataset.name}: {path}")
+            typer.echo(visible(f"{dataset.name}: {path}"))
         if source.warning:
-            typer.echo(f"{dataset.name}: {source.warning}", err=True)
+            typer.echo(visible(f"{dataset.name}: {source.warning}"), err=True)
     if failed:
         raise DataError(f"could not fetch {', '.join(failed)}; the reasons are above")
 
@@ -179,5 +180,5 @@ def init(
         card.unlink()  # what cannot be read again is not left behind
         raise
     for remark in guess.remarks:
-        typer.echo(remark)
+        typer.echo(visible(remark))
     typer.echo(f"wrote {card}; edit it, then: cel.load_dataset({str(card)!r})")

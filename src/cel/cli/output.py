@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cel.text import plain, visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -32,12 +34,21 @@ def level() -> int:
 
 def console() -> Console:
     """Return the console for results; piped tables are as wide as COLUMNS, or as they need."""
+    if sys.stdout.isatty():
+        return _console()
+    given = os.environ.get("COLUMNS", "")
+    return _console(width=int(given) if given.isdigit() and int(given) > 0 else PIPED_WIDTH)
+
+
+def _console(**options: Any) -> Console:
+    """Return a console on which a label or a reason can send no escape codes."""
     from rich.console import Console
 
-    if sys.stdout.isatty():
-        return Console()
-    given = os.environ.get("COLUMNS", "")
-    return Console(width=int(given) if given.isdigit() and int(given) > 0 else PIPED_WIDTH)
+    class PlainConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Any:
+            return super().render_str(visible(text, keep="\n\t"), **options)
+
+    return PlainConsole(emoji=False, **options)
 
 
 def notes() -> Console:
@@ -49,11 +60,9 @@ def notes() -> Console:
 
 def errors() -> Console:
     """Return the console for problems."""
-    from rich.console import Console
-
-    return Console(stderr=True)
+    return _console(stderr=True)
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on stdout."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))

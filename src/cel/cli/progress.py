@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cel.text import visible
+
 __all__ = ["PlainProgress", "RunProgress", "make_progress"]
 
 
@@ -19,6 +21,7 @@ HEARTBEAT_S = 60.0
 WORDS = {
     "fail": "[red]failed[/] {label}: {reason}",
     "stack_failed": "[yellow]not trained together[/] {label}: {reason}; trying one by one",
+    "altered": "[yellow]{label} changed what is not its own[/] ({what}); others do not see it",
     "worker_died": "[yellow]a worker died[/] at {label}; trying again",
 }
 
@@ -69,7 +72,8 @@ class RunProgress(_Progress):
         super().__init__(console, verbose=verbose)
         self._bars = Progress(
             TextColumn("[bold]{task.description:<9}"), BarColumn(), MofNCompleteColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[now]}"), console=console,
+            TimeRemainingColumn(), TextColumn("{task.fields[now]}", markup=False),
+            console=console,
         )  # fmt: skip
         self._ids: dict[str, Any] = {}
 
@@ -90,7 +94,7 @@ class RunProgress(_Progress):
                 self._ids[stage] = self._bars.add_task(stage, total=total, now="")
         elif kind == "start":
             bar = {"cell": "score", "train": "density", "stack": "predictor"}[event["kind"]]
-            self._bars.update(self._ids[bar], now=event["label"])
+            self._bars.update(self._ids[bar], now=visible(event["label"]))
         elif kind == "stage":
             self._bars.advance(self._ids[event["stage"]])
         elif kind in ("done", "skip", "fail"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from cel.cli.output import JSON, errors, notes, print_json
 from cel.errors import ConfigError, StoreError
@@ -54,8 +55,8 @@ def report(
     else:
         size = made.page.stat().st_size / 2**20
         notes().print(
-            f"{made.cells} cells; {len(made.files)} files in {made.page.parent}. "
-            f"Open [bold]{made.page}[/] ({size:.1f} MB, works offline)",
+            f"{made.cells} cells; {len(made.files)} files in {escape(str(made.page.parent))}. "
+            f"Open [bold]{escape(str(made.page))}[/] ({size:.1f} MB, works offline)",
             soft_wrap=True,
         )
     for reason in made.left_out:

@@ -188,28 +188,29 @@ def _compute(spec: Suite, where: Path, options: dict[str, Any]) -> RunSummary:
 
 
 def _end(where: Path, summary: RunSummary, as_json: bool) -> int:
-    """Show the outcome, the reasons of failures last; return how many cells failed."""
+    """Show the outcome, the reasons of failures last; return how many cells have no outcome."""
     from cel.benchmark import open_run
     from cel.benchmark.collect import cell_table
 
     cells = cell_table(*open_run(where))
     bad = cells[~cells["state"].isin(["done", "missing", "skip"])]
     failed = max(len(bad), summary.failed)
+    missing = f", {summary.missing} missing" if summary.missing else ""
     if as_json:
         reasons: list[dict[str, Any]] = bad.drop(columns=["key", "rows"]).to_dict("records")  # type: ignore[assignment]
         print_json({**asdict(summary), "out": str(where), "failures": reasons})
-        return summary.failed
+        return summary.failed + summary.missing
     if level() >= 0:
         _show_leaderboard(where)
     notes().print(
         f"{summary.ran} of {summary.total} cells started, {summary.done} have scores, "
-        f"{summary.skipped} not applicable, {summary.failed} failed, {summary.seconds:.1f} s. "
-        f"Report: [bold]cel report {where}[/]",
+        f"{summary.skipped} not applicable, {summary.failed} failed{missing}, "
+        f"{summary.seconds:.1f} s. Report: [bold]cel report {escape(str(where))}[/]",
         soft_wrap=True,
     )
     if failed:
         _show_failures(bad, where)
-    return summary.failed
+    return summary.failed + summary.missing
 
 
 def _show_failures(bad: Any, where: Path) -> None:

@@ -15,6 +15,7 @@ from cel.cli.tables import show_table
 from cel.errors import ConfigError, StoreError
 from cel.paths import replacing, write_text
 from cel.registry import did_you_mean
+from cel.text import csv_table
 
 if TYPE_CHECKING:
     from cel.benchmark import Plan, Store, Suite
@@ -48,7 +49,8 @@ def status(folder: Folder, as_json: bool = JSON) -> None:
     for line in bad.head(20).itertuples():
         where = f"{line.dataset}/{line.fold}/{line.model}/{line.method}"
         console().print(
-            f"[red]{line.state}[/] {escape(where)}: {escape(str(line.reason))}", highlight=False
+            f"[red]{escape(str(line.state))}[/] {escape(where)}: {escape(str(line.reason))}",
+            highlight=False,
         )
     if len(bad) > 20:
         console().print(f"and {len(bad) - 20} more; all of them with --json", style="dim")
@@ -64,11 +66,14 @@ def clean(
 
     store, _ = open_run(folder)
     if failures:
-        shutil.rmtree(store.root / "failures", ignore_errors=True)
+        for key in store.failures():
+            store.forgive(key)
         notes().print(f"failures of {folder} forgotten", markup=False)
         return
     if not yes:
         typer.confirm(f"Remove {folder} with all its results?", abort=True)
+    if store.root.is_symlink():
+        raise StoreError(f"{folder} is a link; remove the link, or name the folder it points to")
     shutil.rmtree(store.root)
     notes().print(f"{folder} removed", markup=False)
 
@@ -165,7 +170,7 @@ def export(
         raise ConfigError(f"{path}: give a file in a folder that exists")
     wrote = f"{len(table)} lines"
     if kind == "csv":
-        write_text(path, table.to_csv(index=False))
+        write_text(path, csv_table(table))
     elif kind == "parquet":
         replacing(path, partial(table.to_parquet, index=False))
     else:

@@ -20,6 +20,7 @@ from cel.report.catalogue import (
     method_title,
     metric_info,
 )
+from cel.text import visible
 
 __all__ = ["FIGURES", "FigureSpec", "figure_parts", "write_figures"]
 
@@ -137,12 +138,18 @@ def _draw(figure: Any, parts: Parts, rows: pd.DataFrame) -> None:
             if i == 0:
                 info = metric_info(metric)
                 axes[i, j].set_title(f"{info.title} {info.arrow}", fontsize=8.5)
-        axes[i, 0].set_ylabel(dataset_title(dataset))
+        axes[i, 0].set_ylabel(_label(dataset_title(dataset)))
     from matplotlib.patches import Patch
 
-    marks = [Patch(facecolor=colours[m], label=method_title(m)) for m in parts.methods]
+    marks = [Patch(facecolor=colours[m], label=_label(method_title(m))) for m in parts.methods]
     columns = min(len(marks), max(2, 2 * len(parts.metrics) - 2))
     figure.legend(handles=marks, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _label(text: str) -> str:
+    """Return a text that is neither a formula nor, with `_` in front, left out of the legend."""
+    shown = visible(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def _known(table: dict[Any, pd.Series], dataset: str, metric: str, method: str) -> np.ndarray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -17,6 +20,7 @@ from cel.report.gathered import gather_runs, read_shipped
 from cel.report.paper_latex import tables_to_latex
 from cel.report.source import RunData
 from cel.report.tables import paper_tables
+from cel.text import csv_table, html, page_json, plain
 
 __all__ = ["Report", "page_html", "write_report", "write_shipped_report"]
 
@@ -82,8 +86,8 @@ def _write(run: RunData, target: Path) -> Report:
     texts = {
         "index.html": page_html(page_data(run, tables), left),
         "tables.tex": tables_to_latex(tables),
-        "scores.csv": run.scores.to_csv(index=False),
-        "suite.json": json.dumps(run.suite.to_dict(), indent=1, default=str),
+        "scores.csv": csv_table(run.scores),
+        "suite.json": json.dumps(plain(run.suite.to_dict()), indent=1),
     }
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
@@ -105,18 +109,52 @@ def page_html(data: dict[str, Any], left_out: list[str] | None = None) -> str:
         left_out: receives what the page has to do without; None refuses to do without.
     """
     page = _asset("page.html")
+    style = "\n".join(_asset(name) for name in STYLES)
+    plotly, script = _plotly(left_out), "\n".join(_asset(name) for name in SCRIPTS)
     parts = {
-        "TITLE": f"CEL report: {_escape(str(data['meta']['suite']))}",
-        "STYLE": "\n".join(_asset(name) for name in STYLES),
-        "PLOTLY": _plotly(left_out),
-        "DATA": _json(data),
-        "SCRIPT": "\n".join(_asset(name) for name in SCRIPTS),
+        "POLICY": _policy([plotly, script], [style, ""]),  # plotly makes an empty style element
+        "TITLE": f"CEL report: {html(data['meta']['suite'])}",
+        "STYLE": style,
+        "DATA": page_json(data),
+        "MARKS": _marks(plotly),
+        "PLOTLY": plotly,
+        "SCRIPT": script,
     }
     for name, text in parts.items():
         before, mark, after = page.partition(f"<!--{name}-->")
         assert mark, f"the page has no place for {name}"
         page = before + text + after
     return page
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """Return a policy under which these very texts run, nothing else does, nothing is loaded."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src-elem {' '.join(map(_hash, styles))}",
+            "style-src-attr 'none'",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _marks(script: str) -> str:
+    """Return elements with the ids under which plotly looks for style sheets of its maps.
+
+    There are no maps here. Where it finds the ids, it adds no style sheet of its own, which the
+    policy would refuse.
+    """
+    ids = re.findall(r'getElementById\("([0-9a-f]{64})"\)', script)
+    return "".join(f'<template id="{name}"></template>' for name in dict.fromkeys(ids))
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _asset(name: str) -> str:
@@ -133,15 +171,3 @@ def _plotly(left_out: list[str] | None) -> str:
         left_out.append(f"interactive plots: {missing}")
         return "/* plotly is not installed */"
     return str(get_plotlyjs())
-
-
-def _json(data: Any) -> str:
-    """Return JSON that cannot end the script element that holds it."""
-    text = json.dumps(
-        data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=str
-    )
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")

@@ -15,6 +15,7 @@ from cel.report.catalogue import (
     metric_info,
     model_title,
 )
+from cel.text import latex
 
 __all__ = ["HEAD", "escape", "number", "shown", "to_latex"]
 
@@ -24,11 +25,6 @@ HEAD = (
     "% the mean as many decimals. Bold: the best mean of a dataset and those that round to it.\n"
 )
 DEFAULT = ["success", "mae", "sparsity", "l2_hamming", "log_density", "lof", "ms_per_row"]
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-}  # fmt: skip
 _ARROWS = {"higher": r"\,$\uparrow$", "lower": r"\,$\downarrow$"}
 
 
@@ -38,8 +34,7 @@ def escape(text: str) -> str:
     >>> escape("50% of a_b")
     '50\\% of a\\_b'
     """
-    plain = " ".join(str(text).split())
-    return "".join(_SPECIAL.get(c, c) for c in plain)
+    return latex(" ".join(str(text).split()))
 
 
 def shown(mean: float, std: float) -> str:

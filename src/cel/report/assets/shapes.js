@@ -3,7 +3,10 @@
 
 function svg(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes || {}))
+    if (name === "css")
+      for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
+    else node.setAttribute(name, value);
   node.append(...children.flat().filter(Boolean));
   return node;
 }
@@ -166,7 +169,7 @@ function rankDiagram(given) {
     class: "chart",
     viewBox: `0 0 ${W} ${H}`,
     role: "img",
-    style: `min-width:${Math.min(W, 620)}px`,
+    css: { "min-width": `${Math.min(W, 620)}px` },
     "aria-label":
       "Critical-difference diagram: " +
       ranking.methods.map((m, i) => `${METHOD[m].title} ${ranking.rank[i].toFixed(2)}`).join(", "),
