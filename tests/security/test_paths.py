@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from cel import load_dataset
-from cel.benchmark import Store, load_suite
+from cel.benchmark import Store, load_suite, make_plan
 from cel.benchmark.collect import write_scores
 from cel.errors import CelError, ConfigError, DataError, StoreError
 from cel.paths import file_name, inside, read_bytes, read_json, relative_path, unlinked
@@ -229,16 +229,13 @@ def test_any_status_is_survived(tmp_path, text):
 
 def test_writing_does_not_follow_links(tmp_path):
     """D16: scores, log and small files of a run were written through links."""
-
-    class Empty:
-        cells = ()
-
+    plan = make_plan(load_suite({"name": "s", "datasets": ["moons"], "methods": ["wachter"]}))
     store = Store(tmp_path / "s")
     victim = tmp_path / "victim"
     victim.write_text("mine")
     for name in ("scores.parquet", ".scores.parquet.tmp", "suite.json"):
         (store.root / name).symlink_to(victim)
-    write_scores(store, Empty())
+    write_scores(store, plan)
     store.write_json("suite.json", {})
     (store.root / "log.jsonl").symlink_to(victim)
     with pytest.raises(StoreError, match="is a link"):
