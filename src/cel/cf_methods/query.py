@@ -110,6 +110,7 @@ class Answer:
         bound: (n,) proved lower bound of the cost, NaN for none, or None.
         proof: (n,) `Proof` values of the rows, see `proof_of`, or None.
         logs: anything worth telling.
+        row_logs: the same with one entry per row, such as the path to an answer, or None.
     """
 
     x: Tensor
@@ -119,6 +120,7 @@ class Answer:
     bound: Tensor | None = None
     proof: np.ndarray | None = None
     logs: dict[str, Any] | None = None
+    row_logs: dict[str, list[Any]] | None = None
 
 
 def proof_of(cost: Tensor, bound: Tensor, gap: float = 0.0) -> np.ndarray:

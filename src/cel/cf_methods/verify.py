@@ -226,8 +226,12 @@ def _proofs(
 
 def _logs(answers: list[tuple[Any, Answer]], prepared: Prepared) -> dict[str, Any]:
     logs: dict[str, Any] = {}
-    for _, a in answers:
+    for rows, a in answers:
         logs |= a.logs or {}
+        for name, entries in (a.row_logs or {}).items():
+            whole = logs.setdefault(name, [None] * len(prepared.x))
+            for row, entry in zip(rows, entries, strict=True):
+                whole[row] = entry
     low = prepared.space.vector("lower") - 1e-6
     high = prepared.space.vector("upper") + 1e-6
     numeric = prepared.space.numeric_columns

@@ -10,6 +10,7 @@ from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.face import FACE
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
@@ -25,6 +26,7 @@ __all__ = [
     "CEARM",
     "CEGP",
     "CEM",
+    "FACE",
     "NICE",
     "PPCEF",
     "PROBE",
