@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import StoreError
+from cel.preprocessing.encoding import row_labels
 from cel.protocols import Task
 from cel.result import ExplanationResult
 from cel.space import FeatureSpace, Target
@@ -126,6 +127,11 @@ def _rows_of(text: str | None) -> pd.DataFrame | None:
     return frame
 
 
+def _ids(stored: list[Any], rows: pd.DataFrame | None) -> np.ndarray:
+    """Return row labels: those of the owner's rows where these are stored."""
+    return np.array(stored) if rows is None else row_labels(rows.index)
+
+
 def _reasons_of(reasons: list[str | None] | None) -> np.ndarray | None:
     if reasons is None:
         return None
@@ -185,7 +191,7 @@ def from_document(document: dict[str, Any]) -> ExplanationResult:
         if document.get(name) is not None:
             fields[name] = np.array(document[name], dtype=form)
     fields["status"] = np.array(document["status"], dtype=object)
-    fields["source_ids"] = np.array(document["source_ids"])
+    fields["source_ids"] = _ids(document["source_ids"], fields["rows"])
     return ExplanationResult(**fields)
 
 
@@ -251,7 +257,7 @@ def read_parquet(path: Path) -> ExplanationResult:
         if name in table.column_names:
             fields[name] = np.array(table[name].to_pylist(), dtype=form)
     fields["status"] = np.array(table["status"].to_pylist(), dtype=object)
-    fields["source_ids"] = np.array(table["source_id"].to_pylist())
+    fields["source_ids"] = _ids(table["source_id"].to_pylist(), fields["rows"])
     return ExplanationResult(**fields)
 
 

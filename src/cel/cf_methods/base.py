@@ -55,6 +55,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     reference: ClassVar[str] = ""
     version: ClassVar[int] = 1
     rows_independent: ClassVar[bool] = True
+    takes_intervals: ClassVar[bool] = False  # whether regression targets may be (n, 2 o) ends
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
     encoding_: Encoding
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
@@ -196,7 +197,10 @@ class BaseCounterfactualMethod(Parameters, ABC):
         assert space is not None
         who = type(self).__name__
         if view.task not in self.tasks:
-            raise UnsupportedError(f"{who} does not work for {view.task.value}")
+            able = sorted(n for n, c in METHODS.items() if view.task in c.tasks)
+            raise UnsupportedError(
+                f"{who} does not work for {view.task.value}; {', '.join(able)} do"
+            )
         if Need.GRADIENTS in self.needs and not view.differentiable:
             raise UnsupportedError(
                 f"{who} needs gradients; {type(self.model).__name__} has no logits(). "

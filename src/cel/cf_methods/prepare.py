@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cel.cf_methods.goals import Wish, read_goals
 from cel.cf_methods.starts_inside import Starts, starts_inside
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.preprocessing import Encoding, GivenRows, PreprocessingPipeline
+from cel.preprocessing.encoding import row_labels
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 from cel.space.target import distinct
@@ -154,7 +156,7 @@ def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelVi
     given = None
     if isinstance(X, pd.DataFrame) and encoding.pipeline is not None:
         given = GivenRows.read(X, encoding)
-        x, ids = given.x, _labels(X)
+        x, ids = given.x, row_labels(X.index)
         reasons = given.problems.copy()
     else:
         x, ids = encoding.encode(X)
@@ -169,19 +171,13 @@ def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelVi
     if method.keeps_class:
         wanted = y
     else:
-        wanted = _targets(target, y, view, encoding.target, positions=given is None)
+        wanted = _wanted(method, target, y, view, encoding.target, positions=given is None)
         done = view.achieved(y, wanted) if len(x) else done
     return Prepared(
         x=x, source_ids=ids, y=y, target_values=wanted, bad=bad, done=done & ~bad, space=space,
         encoding=encoding, given=given, reasons=reasons,
         starts=starts_inside(x, space, bad | done, reasons),
     )  # fmt: skip
-
-
-def _labels(frame: pd.DataFrame) -> np.ndarray:
-    out = np.empty(len(frame), dtype=object)
-    out[:] = list(frame.index)
-    return out if isinstance(frame.index, pd.MultiIndex) else np.asarray(frame.index)
 
 
 def _predicted(
@@ -213,11 +209,27 @@ def _no_outcome(view: ModelView) -> np.ndarray:
     return np.zeros(0, dtype=np.int64)
 
 
+def _wanted(
+    method: BaseCounterfactualMethod,
+    target: Any,
+    y: np.ndarray,
+    view: ModelView,
+    outcome: Target | None,
+    *,
+    positions: bool,
+) -> np.ndarray:
+    """Return what each row should become: classes (n,), values (n, o) or their ends (n, 2 o)."""
+    if view.task is Task.CLASSIFICATION:
+        return _targets(target, y, view, outcome, positions=positions)
+    if not isinstance(target, Wish):
+        return _values(target, y)
+    goals = read_goals(target.wish, y, outcome)
+    return goals.ends if method.takes_intervals else goals.aims(y, method.tolerance)
+
+
 def _targets(
     target: Any, y: np.ndarray, view: ModelView, outcome: Target | None, *, positions: bool
 ) -> np.ndarray:
-    if view.task is Task.REGRESSION:
-        return _values(target, y)
     if target is None and outcome is not None:
         target = outcome.desired
     if target is None:

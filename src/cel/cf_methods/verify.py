@@ -54,7 +54,7 @@ def assemble(
         x_origs=prepared.x,
         x_cfs=x_cfs,
         y_origs=prepared.y,
-        y_cf_targets=prepared.target_values,
+        y_cf_targets=_single_targets(prepared, y_cfs),
         y_cfs=y_cfs,
         status=status,
         source_ids=prepared.source_ids,
@@ -74,6 +74,15 @@ def assemble(
         logs=_logs(answers, prepared),
         context=_context(method, prepared, x_cfs),
     )
+
+
+def _single_targets(prepared: Prepared, y_cfs: np.ndarray) -> np.ndarray:
+    """Return one wanted value per output: of an interval the one nearest to what was reached."""
+    wanted, y = prepared.target_values, prepared.y
+    if y.ndim == 1 or wanted.shape == y.shape:
+        return wanted
+    low, high = np.split(wanted, 2, axis=1)
+    return np.clip(np.where(np.isnan(y_cfs), y, y_cfs), low, high)
 
 
 def _snapped(x: np.ndarray, prepared: Prepared) -> np.ndarray:
@@ -99,7 +108,7 @@ def _verified(
     n = len(x)
     valid = np.zeros(n, dtype=bool)
     if view.task is Task.REGRESSION:
-        y: np.ndarray = np.full(prepared.target_values.shape, np.nan)
+        y: np.ndarray = np.full(prepared.y.shape, np.nan)
     else:
         y = np.full(n, -1, dtype=np.int64)
     out = np.full_like(x, np.nan)

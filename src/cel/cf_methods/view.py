@@ -162,8 +162,12 @@ class ModelView:
         """Turn scores (n, K) into margins (n,): how far inside (+) or outside (-) the target.
 
         Classification: the target's score minus the best other one. Regression: the tolerance
-        minus the largest |prediction - target|.
+        minus the largest |prediction - target|; for targets (n, 2 m) of lower and upper ends the
+        distance to the nearer end.
         """
+        if self.task is Task.REGRESSION and target.shape[-1] == 2 * scores.shape[-1]:
+            low, high = target.chunk(2, -1)
+            return torch.minimum(scores - low, high - scores).amin(-1)
         if self.task is Task.REGRESSION:
             return self.tolerance - (scores - target).abs().amax(-1)
         wanted = scores.gather(1, target[:, None])[:, 0]
@@ -183,6 +187,9 @@ class ModelView:
 
     def achieved(self, outcome: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Tell for each row whether the outcome is the wanted one."""
+        if self.task is Task.REGRESSION and target.shape[1] == 2 * outcome.shape[1]:
+            low, high = np.split(target, 2, axis=1)
+            return np.asarray(((outcome >= low) & (outcome <= high)).all(1))
         if self.task is Task.REGRESSION:
             return np.asarray(np.abs(outcome - target).max(1) <= self.tolerance)
         return np.asarray(outcome == target)

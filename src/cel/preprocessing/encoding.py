@@ -14,7 +14,7 @@ from cel.preprocessing.schema import to_array
 from cel.preprocessing.sheet import Sheet
 from cel.space import FeatureSpace, Target
 
-__all__ = ["Encoding"]
+__all__ = ["Encoding", "row_labels"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Encoding:
                     "cel.wrap(), or pass encoded rows as an array"
                 )
             x = self.pipeline.transform(self._features(X))
-            return np.asarray(x, dtype=np.float32), _labels(X.index)
+            return np.asarray(x, dtype=np.float32), row_labels(X.index)
         rows = to_array(X)
         if rows.ndim != 2 or rows.dtype.kind not in "fiub":
             raise DataError(
@@ -109,7 +109,8 @@ class Encoding:
         return frame[[n for n in frame.columns if n in known]]
 
 
-def _labels(index: pd.Index) -> np.ndarray:
+def row_labels(index: pd.Index) -> np.ndarray:
+    """Return the labels of rows as an array (n,); those of a MultiIndex are tuples."""
     out = np.empty(len(index), dtype=object)
     out[:] = list(index)
     return out if isinstance(index, pd.MultiIndex) else np.asarray(index)

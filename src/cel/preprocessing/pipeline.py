@@ -92,6 +92,28 @@ class PreprocessingPipeline:
             columns = step.inverse_transform(columns)
         return self.schema_.write(columns, index)
 
+    def encode_space(self, space: FeatureSpace) -> FeatureSpace:
+        """Return raw features of the same names in encoded coordinates.
+
+        For other constraints on the columns that the pipeline was fitted on: bounds, directions,
+        allowed categories, immutable columns (with the flags of their gaps), relations.
+        """
+        self._check_fitted()
+        if space.names != self.raw_space_.names:
+            odd = sorted(set(space.names) ^ set(self.raw_space_.names)) or list(space.names)
+            raise ConfigError(f"the pipeline was fitted on other columns; look at {odd[0]!r}")
+        features = []
+        for f, own in zip(space, self.raw_space_, strict=True):
+            if not has_labels(f):
+                lower = f.lower if np.isfinite(f.lower) else min(own.lower, f.upper)
+                upper = f.upper if np.isfinite(f.upper) else max(own.upper, lower)
+                f = replace(f, lower=lower, upper=upper)  # noqa: PLW2901
+            features.append(f)
+        encoded = _bounded(FeatureSpace(tuple(features), space.constraints), {})
+        for step in self.steps_:
+            encoded = step.encode_space(encoded)
+        return encoded
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fitted pipeline as JSON values."""
         self._check_fitted()
@@ -174,7 +196,10 @@ def _ordered(steps: Sequence[Step] | None) -> list[Step]:
 
 def _bounded(space: FeatureSpace, columns: Columns) -> FeatureSpace:
     """Return the space with finite bounds, and with grids anchored near the lower one."""
-    features = [f if has_labels(f) else _bounded_feature(f, columns[f.name]) for f in space]
+    none = np.zeros(0)
+    features = [
+        f if has_labels(f) else _bounded_feature(f, columns.get(f.name, none)) for f in space
+    ]
     placed = tuple(f.at((i,)) for i, f in enumerate(features))
     return FeatureSpace(placed, space.constraints)
 

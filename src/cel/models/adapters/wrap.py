@@ -46,6 +46,7 @@ def wrap(
     task: Task | str | None = None,
     classes: Sequence[Any] | None = None,
     output: Output = "auto",
+    arrays: bool = False,
 ) -> WrappedModel:
     """Make a model from outside usable by every method.
 
@@ -65,6 +66,7 @@ def wrap(
         classes: labels in the order of the model's outputs where the model does not tell.
         output: what the model gives: "proba" (n, K), or (n,) for the second of two classes;
             "logits"; "labels"; "values" (regression, in original units).
+        arrays: whether the model takes arrays of numbers, not tables.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> frame = pd.DataFrame({"age": [20, 30, 60, 70]})
@@ -91,7 +93,9 @@ def wrap(
         if isinstance(data, pd.DataFrame) and pipeline is None:
             units = OwnUnits.of(context)
         return WrappedModule(call, kind, context, labels, units=units)
-    return WrappedModel(find_call(model, kind, output), kind, context, labels, filler=filler)
+    call = find_call(model, kind, output)
+    call.arrays = arrays
+    return WrappedModel(call, kind, context, labels, filler=filler)
 
 
 def _target_of(classes: Classes) -> Target:
@@ -163,6 +167,14 @@ class WrappedModel:
         """Return the same model with another way from encoded rows to raw tables."""
         out = copy(self)
         out._decode = decode
+        return out
+
+    def with_target(self, target: Target) -> WrappedModel:
+        """Return the same model with an outcome that is known better."""
+        out = copy(self)
+        out.encoding_ = replace(self.encoding_, target=target)
+        out.n_outputs_ = len(out.classes_) or target.n_outputs
+        out._decode = out._decoded
         return out
 
     def _decoded(self, x: Any) -> pd.DataFrame:
