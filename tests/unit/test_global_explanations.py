@@ -19,35 +19,18 @@ from cel.cf_methods.view import ModelView
 from cel.datasets import load_dataset
 from cel.errors import CelError, ConfigError, NotFittedError
 from cel.models.classifiers import LogisticRegression
-from cel.protocols import Status, Task
+from cel.protocols import Status
 from cel.search import Budget, RowStreams
 from cel.space import Feature, FeatureSpace, LinearRelation
 from cel.space.region import Region
+from cel.testing import SoftmaxModel
 
 NAMES = ("ares", "globe_ce", "glance", "tcrex")
 CHEAP = {n: dict(METHODS.get(n)._test_params) for n in NAMES}
 
 
-class Softmax:
-    """Linear scores of K classes, without gradients."""
-
-    task = Task.CLASSIFICATION
-
-    def __init__(self, W, b):
-        self.W, self.b = np.asarray(W, dtype=float), np.asarray(b, dtype=float)
-        self.classes_ = np.arange(len(self.b))
-
-    def predict_proba(self, X):
-        z = np.asarray(X, dtype=np.float64) @ self.W.T + self.b
-        e = np.exp(z - z.max(1, keepdims=True))
-        return e / e.sum(1, keepdims=True)
-
-    def predict(self, X):
-        return self.predict_proba(X).argmax(1)
-
-
 def two_classes(w, b):
-    return Softmax(np.stack([np.zeros(len(w)), w]), [0.0, b])
+    return SoftmaxModel(np.stack([np.zeros(len(w)), w]), [0.0, b])
 
 
 def make(name, model, **settings):
@@ -174,7 +157,7 @@ def test_methods_survive_pickling(name, fitted, mixed):
 @pytest.mark.parametrize("name", NAMES)
 def test_several_classes_have_units_of_their_own(name):
     X = rows(300, 2)
-    model = Softmax([[6, 0], [0, 6], [-5, -5]], [0.0, 0.0, 5.0])
+    model = SoftmaxModel([[6, 0], [0, 6], [-5, -5]], [0.0, 0.0, 5.0])
     method = make(name, model, space=FeatureSpace.continuous(2)).fit(X)
     target = (model.predict(X) + 1) % 3
     result = method.explain(X, target)

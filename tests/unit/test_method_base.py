@@ -9,7 +9,7 @@ from cel.cf_methods import METHODS, BaseCounterfactualMethod, LocalMixin
 from cel.errors import ConfigError, DataError, MissingInputError, NotFittedError, UnsupportedError
 from cel.protocols import Need, Task
 from cel.space import FeatureSpace
-from cel.testing.problems import PROBLEMS, ToyModel
+from cel.testing import PROBLEMS, BlackBox
 
 
 class ToCorner(LocalMixin, BaseCounterfactualMethod):
@@ -91,15 +91,8 @@ def test_refusals_say_why(problem):
     with pytest.raises(MissingInputError, match="DataFrame needs a pipeline"):
         problem.build(ToCorner).explain(pd.DataFrame(problem.x))
 
-    class BlackBox(ToyModel):
-        logits = None
-
-        def predict_proba(self, X):
-            return ToyModel.predict_proba(problem.model, X)
-
-    box = BlackBox(problem.model.weights.numpy(), problem.model.bias.numpy(), Task.CLASSIFICATION)
     with pytest.raises(UnsupportedError, match="needs gradients"):
-        METHODS.get("cadex")(box, space=problem.space).explain(problem.x)
+        METHODS.get("cadex")(BlackBox(problem.model), space=problem.space).explain(problem.x)
     other = PROBLEMS["regression"]()
     with pytest.raises(UnsupportedError, match="does not work for regression"):
         other.build(METHODS.get("cadex")).explain(other.x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,14 +119,17 @@ def check(
         look_in(Path.cwd())
     cls = method_class(name)
     reports = check_method(cls)
-    failed = [r for r in reports if not r.passed]
+    counts = Counter(r.result for r in reports)
     if as_json:
         print_json([vars(r) for r in reports])
     else:
-        rows = [[r.problem, r.check, "ok" if r.passed else "FAILED", r.message] for r in reports]
+        words = {"passed": "ok", "failed": "FAILED"}
+        rows = [[r.problem, r.check, words.get(r.result, r.result), r.message] for r in reports]
         show_table(f"contract of {cls.__name__}", ["problem", "check", "result", "message"], rows)
-        console().print(f"{len(reports) - len(failed)} passed, {len(failed)} failed")
-    if len([r for r in reports if r.check != "supported"]) == 0:
+        told = [f"{counts[k]} {k}" for k in ("passed", "failed", "skipped") if counts[k]]
+        told += [f"{counts['refused']} problems refused"] if counts["refused"] else []
+        console().print(", ".join(told))
+    if counts["refused"] == len(reports):
         raise ConfigError(f"{name} supports none of the test problems")
-    if failed:
+    if counts["failed"]:
         raise typer.Exit(1)

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from cel.testing.contract import CHECKS, Report, check_method
-from cel.testing.problems import PROBLEMS, Problem
+from cel.testing.contract import CHECKS, ContractReport, NotAsked, check_method
+from cel.testing.doubles import BlackBox, Counting, RuleModel, ScoreModel, SoftmaxModel
+from cel.testing.problems import PROBLEMS, ToyModel, ToyProblem
 
-__all__ = ["CHECKS", "PROBLEMS", "Problem", "Report", "check_method"]
+__all__ = [
+    "CHECKS",
+    "PROBLEMS",
+    "BlackBox",
+    "ContractReport",
+    "Counting",
+    "NotAsked",
+    "RuleModel",
+    "ScoreModel",
+    "SoftmaxModel",
+    "ToyModel",
+    "ToyProblem",
+    "check_method",
+]

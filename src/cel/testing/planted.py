@@ -13,7 +13,7 @@ from cel.protocols import Proof, Status, Task
 from cel.result import ExplanationResult
 from cel.space import Feature, FeatureSpace
 from cel.space.region import Region
-from cel.testing.problems import Problem
+from cel.testing.problems import ToyProblem
 
 __all__ = ["contradiction", "planted_answers"]
 
@@ -22,7 +22,7 @@ DRAWS = 400
 NARROW = 4  # rows that are asked again with little more than their planted answer left
 
 
-def planted_answers(p: Problem, seed: int = 0) -> np.ndarray:
+def planted_answers(p: ToyProblem, seed: int = 0) -> np.ndarray:
     """Return a feasible answer of each row of the problem (n, d), NaN where none was drawn.
 
     Random points of each row's region are snapped and scored; the one that changes least wins.
@@ -49,13 +49,13 @@ def planted_answers(p: Problem, seed: int = 0) -> np.ndarray:
     return best
 
 
-def _targets(p: Problem, view: ModelView) -> torch.Tensor:
+def _targets(p: ToyProblem, view: ModelView) -> torch.Tensor:
     if p.task is Task.REGRESSION:
         return torch.as_tensor(np.clip(view.outcome(p.x) + 0.2, 0, 1)).to(torch.float32)
     return torch.full((len(p.x),), int(p.target), dtype=torch.int64)
 
 
-def contradiction(cls: type[BaseCounterfactualMethod], p: Problem) -> None:
+def contradiction(cls: type[BaseCounterfactualMethod], p: ToyProblem) -> None:
     """Rows with a planted answer are never `infeasible`, not even when it is nearly the only one.
 
     A method that proves nothing never claims a proof; one that proves says how much.
@@ -64,11 +64,11 @@ def contradiction(cls: type[BaseCounterfactualMethod], p: Problem) -> None:
     known = np.flatnonzero(~np.isnan(planted).any(1))
     if not len(known):
         raise AssertionError("no row of the problem has a planted answer")
-    result = p.fitted(cls).explain(p.x, p.target)
+    result = p.explain(p.fitted(cls))
     _check(cls, result, known)
     for i in known[:NARROW] if cls.proves else ():
         space = _between(p.space, p.x[i], planted[i])
-        narrow = p.fitted(cls, space=space).explain(p.x[i : i + 1], p.target)
+        narrow = p.explain(p.fitted(cls, space=space), p.x[i : i + 1])
         _check(cls, narrow, np.array([0]))
 
 

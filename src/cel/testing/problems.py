@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from cel.models.adapters import wrap
+from cel.preprocessing import PreprocessingPipeline
 from cel.protocols import Need, Task
-from cel.space import Feature, FeatureSpace
+from cel.space import Feature, FeatureSpace, Implication, LinearRelation, Target
+from cel.testing.doubles import BlackBox
 
-__all__ = ["PROBLEMS", "GaussianDensity", "Problem", "ToyModel"]
+__all__ = ["PROBLEMS", "GaussianDensity", "ToyModel", "ToyProblem"]
 
 
 class ToyModel:
     """A fixed differentiable model; linear when `weights` are its whole story."""
+
+    space_: FeatureSpace
+    pipeline_: PreprocessingPipeline
+    target_: Target
 
     def __init__(
         self, weights: np.ndarray, bias: np.ndarray, task: Task, *, bend: float = 0.0
@@ -70,8 +77,19 @@ class GaussianDensity:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """A model, a space, training rows and rows to explain."""
+class ToyProblem:
+    """A model, a space, training rows and rows to explain.
+
+    Attributes:
+        name: what reports call it.
+        task: classification or regression.
+        model: the model that is explained.
+        space: the encoded space.
+        x_train: (m, d) encoded training rows.
+        x: (n, d) encoded rows to explain.
+        target: position of the wanted class, None for regression.
+        pipeline: given where users hand over tables instead of encoded rows.
+    """
 
     name: str
     task: Task
@@ -80,6 +98,7 @@ class Problem:
     x_train: np.ndarray
     x: np.ndarray
     target: Any
+    pipeline: PreprocessingPipeline | None = None
 
     @property
     def density(self) -> GaussianDensity:
@@ -90,18 +109,35 @@ class Problem:
         y = torch.as_tensor(self.model.predict(self.x_train))
         return GaussianDensity(torch.stack([x[y == k].mean(0) for k in torch.unique(y)]))
 
+    @property
+    def wanted(self) -> Any:
+        """The target as a user says it: a label where the model has labels."""
+        labels = getattr(self.model, "target_", None)
+        return self.target if labels is None else labels.classes[self.target]
+
+    def given(self, x: np.ndarray) -> Any:
+        """Return encoded rows (n, d) as a user has them: a table where there is a pipeline."""
+        return x if self.pipeline is None else self.pipeline.inverse_transform(x)
+
     def build(self, cls: type, **changes: Any) -> Any:
         """Make an instance of a method class with its cheap settings."""
-        extra = {"gen_model": self.density} if Need.DENSITY in cls.needs else {}  # type: ignore[attr-defined]
-        params = dict(cls._test_params) | extra | {"space": self.space} | changes  # type: ignore[attr-defined]
+        known: dict[str, Any] = {} if self.pipeline is not None else {"space": self.space}
+        if Need.DENSITY in cls.needs:  # type: ignore[attr-defined]
+            known["gen_model"] = self.density
+        params = dict(cls._test_params) | known | changes  # type: ignore[attr-defined]
         return cls(self.model, **params)
 
     def fitted(self, cls: type, **changes: Any) -> Any:
         """Make an instance and fit it on the training rows."""
-        return self.build(cls, **changes).fit(self.x_train, self.model.predict(self.x_train))
+        method = self.build(cls, **changes)
+        return method.fit(self.given(self.x_train), self.model.predict(self.x_train))
+
+    def explain(self, method: Any, x: np.ndarray | None = None) -> Any:
+        """Let a method explain rows (n, d), by default those of the problem."""
+        return method.explain(self.given(self.x if x is None else x), self.wanted)
 
 
-def _numeric() -> Problem:
+def _numeric() -> ToyProblem:
     rng = np.random.default_rng(0)
     rows = rng.random((240, 3)).astype(np.float32)
     w = np.array([[0, 0, 0], [4, 3, -2]], dtype=np.float32)
@@ -109,7 +145,7 @@ def _numeric() -> Problem:
     return _problem("binary_numeric", model, FeatureSpace.continuous(3), rows, 1)
 
 
-def _bent() -> Problem:
+def _bent() -> ToyProblem:
     rng = np.random.default_rng(1)
     rows = rng.random((240, 3)).astype(np.float32)
     w = np.array([[0, 0, 0], [4, 3, -2]], dtype=np.float32)
@@ -117,7 +153,7 @@ def _bent() -> Problem:
     return _problem("binary_curved", model, FeatureSpace.continuous(3), rows, 1)
 
 
-def _mixed() -> Problem:
+def _mixed() -> ToyProblem:
     rng = np.random.default_rng(2)
     space = FeatureSpace(
         (
@@ -145,7 +181,7 @@ def _mixed() -> Problem:
     return _problem("mixed", model, space, rows, 1)
 
 
-def _three_classes() -> Problem:
+def _three_classes() -> ToyProblem:
     rng = np.random.default_rng(3)
     rows = rng.random((300, 2)).astype(np.float32)
     w = np.array([[4, 0], [-2, 4], [-2, -4]], dtype=np.float32)
@@ -153,7 +189,7 @@ def _three_classes() -> Problem:
     return _problem("three_classes", model, FeatureSpace.continuous(2), rows, 0)
 
 
-def _regression() -> Problem:
+def _regression() -> ToyProblem:
     rng = np.random.default_rng(4)
     rows = rng.random((200, 3)).astype(np.float32)
     w = np.array([[0.5, 0.3, -0.2]], dtype=np.float32)
@@ -161,7 +197,7 @@ def _regression() -> Problem:
     return _problem("regression", model, FeatureSpace.continuous(3), rows, None)
 
 
-def _outputs() -> Problem:
+def _outputs() -> ToyProblem:
     rng = np.random.default_rng(5)
     rows = rng.random((200, 4)).astype(np.float32)
     w = np.array([[0.6, 0.2, 0, 0], [0, 0.2, 0.6, 0.1]], dtype=np.float32)
@@ -169,7 +205,7 @@ def _outputs() -> Problem:
     return _problem("multi_output", model, FeatureSpace.continuous(4), rows, None)
 
 
-def _boosted_trees() -> Problem:
+def _boosted_trees() -> ToyProblem:
     from sklearn.ensemble import GradientBoostingClassifier
 
     p = _mixed()
@@ -179,7 +215,7 @@ def _boosted_trees() -> Problem:
     return _problem("trees_mixed", model, p.space, np.concatenate([p.x, p.x_train]), 1)
 
 
-def _forest() -> Problem:
+def _forest() -> ToyProblem:
     from sklearn.ensemble import RandomForestClassifier
 
     p = _three_classes()
@@ -189,7 +225,7 @@ def _forest() -> Problem:
     return _problem("trees_three_classes", model, p.space, np.concatenate([p.x, p.x_train]), 0)
 
 
-def _tree_regression() -> Problem:
+def _tree_regression() -> ToyProblem:
     from sklearn.ensemble import ExtraTreesRegressor
 
     p = _regression()
@@ -199,15 +235,90 @@ def _tree_regression() -> Problem:
     return _problem("trees_regression", model, p.space, np.concatenate([p.x, p.x_train]), None)
 
 
-def _problem(name: str, model: Any, space: FeatureSpace, rows: np.ndarray, target: Any) -> Problem:
+def _black_box() -> ToyProblem:
+    """The mixed problem with a bent score of which only predictions are known."""
+    p = _mixed()
+    bent = ToyModel(p.model.weights.numpy(), p.model.bias.numpy(), p.task, bend=0.2)
+    return _problem("black_box", BlackBox(bent), p.space, np.concatenate([p.x, p.x_train]), 1)
+
+
+def _related() -> ToyProblem:
+    """Numbers that bound each other, ranks, and a job that asks for a degree."""
+    rng = np.random.default_rng(6)
+    grades = ("none", "school", "degree", "doctor", "other")
+    space = FeatureSpace(
+        (
+            Feature(name="used", columns=(0,)),
+            Feature(name="limit", columns=(1,)),
+            Feature(
+                name="grade", kind="ordinal", columns=(2,), step=0.25, categories=grades,
+                allowed=grades[:4],
+            ),
+            Feature(
+                name="job", kind="categorical", columns=(3, 4, 5),
+                categories=("clerk", "nurse", "doctor"),
+            ),
+            Feature(name="years", kind="integer", columns=(6,), step=0.1, direction="up"),
+        ),
+        (
+            LinearRelation.of({"used": 1, "limit": -1}),
+            LinearRelation.of({"used": 1, "years": 1}, 1.5),
+            Implication("job", ("doctor",), "grade", ("degree", "doctor")),
+        ),
+    )  # fmt: skip
+    n = 400
+    low, high = np.sort(rng.random((n, 2)), 1).T
+    grade, job = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    job = np.where((job == 2) & (grade < 2), 0, job)
+    years = np.minimum(rng.integers(0, 11, n) / 10, np.floor((1.5 - low) * 10) / 10)
+    rows = np.column_stack([low, high, grade / 4, np.eye(3)[job], years]).astype(np.float32)
+    w = np.array([[0] * 7, [2.5, -1, 1.5, 0, 0.2, 1.5, 1.5]], dtype=np.float32)
+    model = ToyModel(w, np.array([0, -2.9], dtype=np.float32), Task.CLASSIFICATION)
+    return _problem("related", model, space, rows, 1)
+
+
+def _table() -> ToyProblem:
+    """A table with labels in its columns and in its outcome; the model knows the pipeline."""
+    rng = np.random.default_rng(7)
+    n, size, homes = 300, ("small", "medium", "large"), ("own", "rent", "none")
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 70, n),
+            "income": np.round(rng.lognormal(8, 0.6, n), 2),
+            "home": rng.choice(homes, n),
+            "size": rng.choice(size, n),
+            "debt": np.round(rng.random(n) * 5000, 2),
+        }
+    )
+    raw = FeatureSpace(
+        (
+            Feature(name="age", kind="integer", lower=18, upper=90, step=1, mutable=False),
+            Feature(name="income", columns=(1,), lower=0, upper=np.inf),
+            Feature(name="home", kind="categorical", columns=(2,), categories=homes),
+            Feature(name="size", kind="ordinal", columns=(3,), categories=size, upper=2, step=1),
+            Feature(name="debt", columns=(4,), lower=0, upper=np.inf, direction="down"),
+        )
+    )  # fmt: skip
+    pipeline = PreprocessingPipeline().fit(frame, raw)
+    w = np.array([[0] * 7, [1, 4, 1, 0, -1, 1.5, -2]], dtype=np.float32)
+    model = ToyModel(w, np.array([0, -1.6], dtype=np.float32), Task.CLASSIFICATION)
+    model.space_, model.pipeline_ = pipeline.space_, pipeline
+    model.target_ = Target(names=("loan",), task=Task.CLASSIFICATION, classes=("no", "yes"))
+    p = _problem("table", model, pipeline.space_, pipeline.transform(frame), 1)
+    return replace(p, pipeline=pipeline)
+
+
+def _problem(
+    name: str, model: Any, space: FeatureSpace, rows: np.ndarray, target: Any
+) -> ToyProblem:
     keep = np.arange(len(rows)) < 12 if target is None else model.predict(rows) != target
-    return Problem(
+    return ToyProblem(
         name=name, task=model.task, model=model, space=space,
         x_train=rows[24:], x=rows[np.flatnonzero(keep)[:12]], target=target,
     )  # fmt: skip
 
 
-PROBLEMS: dict[str, Callable[[], Problem]] = {
+PROBLEMS: dict[str, Callable[[], ToyProblem]] = {
     "binary_numeric": _numeric,
     "binary_curved": _bent,
     "mixed": _mixed,
@@ -217,4 +328,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "trees_mixed": _boosted_trees,
     "trees_three_classes": _forest,
     "trees_regression": _tree_regression,
+    "black_box": _black_box,
+    "related": _related,
+    "table": _table,
 }

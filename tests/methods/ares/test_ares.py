@@ -29,26 +29,10 @@ from cel.cf_methods.global_methods.ares.selection import (
 )
 from cel.cf_methods.global_methods.ares.triples import build_triples
 from cel.errors import ConfigError
-from cel.protocols import Status, Task
+from cel.protocols import Status
 from cel.search import Budget
 from cel.space import Feature, FeatureSpace
-
-
-class Scores:
-    """A black box from a function of rows to the score of class 1."""
-
-    task = Task.CLASSIFICATION
-    classes_ = np.arange(2)
-
-    def __init__(self, function):
-        self.function = function
-
-    def predict_proba(self, X):
-        p = 1 / (1 + np.exp(-np.clip(self.function(np.asarray(X, dtype=np.float64)), -30, 30)))
-        return np.stack([1 - p, p], 1)
-
-    def predict(self, X):
-        return self.predict_proba(X).argmax(1)
+from cel.testing import ScoreModel
 
 
 def binary_space(p):
@@ -79,7 +63,7 @@ def binary_problem(seed, **settings):
         return table[(X[:, 1::2] > 0.5).astype(int) @ weights]
 
     X = one_hot(rng.integers(0, 2, (40, 3)))
-    method = AReS(Scores(score), space=binary_space(3), **settings).fit(X)
+    method = AReS(ScoreModel(score), space=binary_space(3), **settings).fit(X)
     rows, target = method._affected(1, method.train_)
     problem = method._problem(1, method.train_.x[rows], target[rows], Budget())
     return method, problem
@@ -206,14 +190,14 @@ def planted(X):
 
 def test_a_planted_rule_is_found_exactly():
     X = mixed_rows(600)
-    method = AReS(Scores(planted), space=SPACE, max_rules=1, weights=(1.0, 0.0)).fit(X)
+    method = AReS(ScoreModel(planted), space=SPACE, max_rules=1, weights=(1.0, 0.0)).fit(X)
     (rule,) = method.explanation(1).units
     effects = {t.feature: t.value for t in rule.effects}
     assert set(effects) == {"x1", "c"}
     assert effects["c"] == "b"
     assert effects["x1"] > 0.7
     # A rule leaves out who has one of the two already; a second one is meant for them.
-    method = AReS(Scores(planted), space=SPACE, max_rules=2, weights=(1.0, 0.0)).fit(X)
+    method = AReS(ScoreModel(planted), space=SPACE, max_rules=2, weights=(1.0, 0.0)).fit(X)
     assert method.explanation(1).validity == 1.0
     for unit in method.explanation(1):
         assert all(t.value == "b" if t.feature == "c" else t.value > 0.7 for t in unit.effects)
@@ -228,7 +212,7 @@ def test_accuracy_does_not_fall_with_more_rules(deviation):
         return np.sin(9 * Z[:, 0]) + np.cos(7 * Z[:, 1]) + Z[:, 3] - 1.2
 
     shares = [
-        AReS(Scores(rough), space=SPACE, max_rules=e1, max_changes=1, weights=(1.0, 0.0))
+        AReS(ScoreModel(rough), space=SPACE, max_rules=e1, max_changes=1, weights=(1.0, 0.0))
         .fit(X)
         .explanation(1)
         .validity
@@ -262,7 +246,7 @@ def test_oracle_assignment_is_the_cheapest_rule_that_works(deviation):
     def rough(Z):
         return np.sin(9 * Z[:, 0]) + np.cos(7 * Z[:, 1]) + Z[:, 3] - 1.2
 
-    method = AReS(Scores(rough), space=SPACE, max_rules=6, max_changes=2).fit(X)
+    method = AReS(ScoreModel(rough), space=SPACE, max_rules=6, max_changes=2).fit(X)
     result = method.explain(new, 1)
     rows = np.flatnonzero(result.explained)
     matches, flips, costs = _by_hand(method, new[rows])
@@ -276,7 +260,7 @@ def test_oracle_assignment_is_the_cheapest_rule_that_works(deviation):
 
 def test_without_oracle_the_first_matching_rule_answers(deviation):
     X, new = mixed_rows(400), mixed_rows(150, seed=2)
-    method = AReS(Scores(planted), space=SPACE, oracle=False, max_rules=5).fit(X)
+    method = AReS(ScoreModel(planted), space=SPACE, oracle=False, max_rules=5).fit(X)
     result = method.explain(new, 1)
     rows = np.flatnonzero(result.explained)
     matches, flips, _ = _by_hand(method, new[rows])
@@ -295,16 +279,16 @@ def test_order_of_rows_does_not_matter(objective):
     X = mixed_rows(500)
     order = np.random.default_rng(0).permutation(len(X))
     settings = {"space": SPACE, "max_rules": 4, "objective": objective}
-    one = AReS(Scores(planted), **settings).fit(X).explanation(1)
-    two = AReS(Scores(planted), **settings).fit(X[order]).explanation(1)
+    one = AReS(ScoreModel(planted), **settings).fit(X).explanation(1)
+    two = AReS(ScoreModel(planted), **settings).fit(X[order]).explanation(1)
     assert [str(u) for u in one] == [str(u) for u in two]
 
 
 def test_a_default_rule_answers_everybody():
     X = mixed_rows(400)
-    plain = AReS(Scores(planted), space=SPACE, objective="original", max_rules=1).fit(X)
+    plain = AReS(ScoreModel(planted), space=SPACE, objective="original", max_rules=1).fit(X)
     extra = AReS(
-        Scores(planted), space=SPACE, objective="original", max_rules=1, default_rule=True
+        ScoreModel(planted), space=SPACE, objective="original", max_rules=1, default_rule=True
     ).fit(X)
     assert len(extra.explanation(1)) == len(plain.explanation(1)) + 1
     assert not extra.explanation(1).units[-1].conditions
@@ -318,7 +302,7 @@ def test_shifts_add_the_difference_of_bins():
     def score(Z):
         return 10 * (Z[:, 0] - 0.6)
 
-    method = AReS(Scores(score), space=SPACE, then="shift", max_rules=6).fit(X)
+    method = AReS(ScoreModel(score), space=SPACE, then="shift", max_rules=6).fit(X)
     explanation = method.explanation(1)
     assert explanation.validity > 0.8
     for unit in explanation:
@@ -336,7 +320,7 @@ def test_monotone_features_keep_their_direction():
     def score(Z):
         return 8 * (0.4 - Z[:, 0]) + 3 * Z[:, 1] - 1
 
-    method = AReS(Scores(score), space=space).fit(X)
+    method = AReS(ScoreModel(score), space=space).fit(X)
     result = method.explain(X[:200], 1)
     found = result.found
     assert found.any()
@@ -349,7 +333,7 @@ def test_monotone_features_keep_their_direction():
 def test_rules_that_are_not_worth_their_costs_are_not_given():
     X = mixed_rows(300)
     method = AReS(
-        Scores(planted), space=SPACE, objective="original", weights=(1.0, 1e-6, 0.0, 1.0)
+        ScoreModel(planted), space=SPACE, objective="original", weights=(1.0, 1e-6, 0.0, 1.0)
     ).fit(X)
     assert not method.explanation(1).units
     assert "worth" in method.explanation(1).reason
@@ -358,7 +342,7 @@ def test_rules_that_are_not_worth_their_costs_are_not_given():
 def test_limits_on_size_hold():
     X = mixed_rows(500)
     method = AReS(
-        Scores(planted), space=SPACE, objective="original", weights=(5.0, 1.0, 0.0, 0.0),
+        ScoreModel(planted), space=SPACE, objective="original", weights=(5.0, 1.0, 0.0, 0.0),
         max_rules=6, max_width=3, max_groups=2,
     ).fit(X)  # fmt: skip
     explanation = method.explanation(1)
@@ -378,7 +362,7 @@ def test_packed_rows_are_rows(deviation):
 
 def test_subgroups_equal_enumeration(deviation):
     X = mixed_rows(300)
-    method = AReS(Scores(planted), space=SPACE).fit(X)
+    method = AReS(ScoreModel(planted), space=SPACE).fit(X)
     rows, target = method._affected(1, method.train_)
     problem = method._problem(1, method.train_.x[rows], target[rows], Budget())
     items = if_items(problem, 3)
@@ -402,7 +386,7 @@ def test_subgroups_equal_enumeration(deviation):
 def test_rules_kept_of_a_change_are_the_best_of_all_pairs(penalty, deviation):
     """Rows flipped minus the penalty for rows meant in vain, over every inner and outer pair."""
     X = mixed_rows(300)
-    method = AReS(Scores(planted), space=SPACE).fit(X)
+    method = AReS(ScoreModel(planted), space=SPACE).fit(X)
     rows, target = method._affected(1, method.train_)
     problem = method._problem(1, method.train_.x[rows], target[rows], Budget())
     changes, conditions, _ = _changes(method, problem)

@@ -11,18 +11,9 @@ from cel.cf_methods.local_methods.cearm.gaussian_process import NOISE, Process, 
 from cel.errors import MissingDependencyError
 from cel.protocols import Task
 from cel.space import FeatureSpace
-from cel.testing.problems import PROBLEMS, ToyModel
+from cel.testing import PROBLEMS, BlackBox, ToyModel
 
 CHEAP = {"candidates": 48, "ascent": 8, "neighbours": 32, "fit_rows": 40, "rounds": 10}
-
-
-class BlackBox:
-    """A model that tells its predictions and nothing else."""
-
-    def __init__(self, model):
-        self.task, self.n_outputs_ = model.task, model.n_outputs_
-        self.classes_ = model.classes_
-        self.predict, self.predict_proba = model.predict, model.predict_proba
 
 
 def test_the_posterior_equals_that_of_botorch(deviation):

@@ -8,17 +8,9 @@ from cel.cf_methods.local_methods.dice import DiCE
 from cel.cf_methods.local_methods.dice.sampling import Sampler, unique_first
 from cel.errors import ConfigError, NotFittedError, UnsupportedError
 from cel.search import RowStreams
-from cel.testing.problems import PROBLEMS
+from cel.testing import PROBLEMS, BlackBox
 
 SEARCHES = ("random", "gradient", "kdtree", "genetic")
-
-
-class BlackBox:
-    """A model of which only probabilities are known."""
-
-    def __init__(self, model):
-        self.task, self.classes_ = model.task, model.classes_
-        self.predict, self.predict_proba = model.predict, model.predict_proba
 
 
 def mixed(search, **changes):

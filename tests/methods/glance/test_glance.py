@@ -20,26 +20,10 @@ from cel.cf_methods.group_methods.glance.actions import (
 from cel.cf_methods.group_methods.glance.groups import centroid, merge_clusters
 from cel.cf_methods.group_methods.glance.subgroups import split_items
 from cel.errors import ConfigError, UnsupportedError
-from cel.protocols import Status, Task
+from cel.protocols import Status
 from cel.search import Budget
 from cel.space import Feature, FeatureSpace
-
-
-class Scores:
-    """A black box from a function of rows to the score of class 1."""
-
-    task = Task.CLASSIFICATION
-    classes_ = np.arange(2)
-
-    def __init__(self, function):
-        self.function = function
-
-    def predict_proba(self, X):
-        p = 1 / (1 + np.exp(-np.clip(self.function(np.asarray(X, dtype=np.float64)), -30, 30)))
-        return np.stack([1 - p, p], 1)
-
-    def predict(self, X):
-        return self.predict_proba(X).argmax(1)
+from cel.testing import ScoreModel
 
 
 def band(X):
@@ -57,8 +41,8 @@ def two_blobs(n=300, seed=0):
 def test_two_groups_with_opposite_ways_need_two_actions(deviation):
     X = two_blobs()
     plane = FeatureSpace.continuous(2)
-    one = GLANCE(Scores(band), space=plane, n_actions=1).fit(X).explanation(1)
-    two = GLANCE(Scores(band), space=plane, n_actions=2).fit(X).explanation(1)
+    one = GLANCE(ScoreModel(band), space=plane, n_actions=1).fit(X).explanation(1)
+    two = GLANCE(ScoreModel(band), space=plane, n_actions=2).fit(X).explanation(1)
     deviation.absolute(one.validity, 0.5, oracle="share of the larger group", limit=0.1)
     assert two.validity == 1.0
     shifts = sorted(t.value for u in two for t in u.effects if t.feature == "x0")
@@ -70,7 +54,7 @@ def test_two_groups_with_opposite_ways_need_two_actions(deviation):
 def test_effectiveness_does_not_fall_with_more_actions(select, deviation):
     X = two_blobs(500)
     shares = [
-        GLANCE(Scores(band), n_actions=s, select=select).fit(X).explanation(1).validity
+        GLANCE(ScoreModel(band), n_actions=s, select=select).fit(X).explanation(1).validity
         for s in (1, 2, 3, 5)
     ]
     fall = [a - b for a, b in pairwise(shares)]
@@ -81,7 +65,7 @@ def test_effectiveness_does_not_fall_with_more_actions(select, deviation):
 def test_one_action_is_the_same_for_everybody(deviation):
     rng = np.random.default_rng(0)
     X = rng.random((400, 3)).astype(np.float32)
-    model = Scores(lambda Z: 6 * (Z[:, 0] + 0.5 * Z[:, 1] - 1))
+    model = ScoreModel(lambda Z: 6 * (Z[:, 0] + 0.5 * Z[:, 1] - 1))
     method = GLANCE(model, n_actions=1).fit(X)
     result = method.explain(X, 1)
     (unit,) = method.explanation(1).units
@@ -127,7 +111,11 @@ def problem_of(method, target=1):
 def test_actions_set_one_level_and_honour_the_space(generator, variant, deviation):
     X = mixed_rows(400)
     method = GLANCE(
-        Scores(mixed_score), space=MIXED, generator=generator, variant=variant, initial_clusters=20
+        ScoreModel(mixed_score),
+        space=MIXED,
+        generator=generator,
+        variant=variant,
+        initial_clusters=20,
     ).fit(X)
     state = method.explanation(1).state
     fixed, value = state.edits.fixed.numpy(), state.edits.value.numpy()
@@ -150,7 +138,7 @@ def test_actions_set_one_level_and_honour_the_space(generator, variant, deviatio
 
 def test_the_chosen_action_is_the_best_of_an_exhaustive_table(deviation):
     X = mixed_rows(250)
-    method = GLANCE(Scores(mixed_score), space=MIXED).fit(X)
+    method = GLANCE(ScoreModel(mixed_score), space=MIXED).fit(X)
     problem = problem_of(method)
     rng = np.random.default_rng(0)
     donors = problem.train.x[problem.hit]
@@ -182,7 +170,7 @@ def test_of_equally_effective_actions_the_cheapest_is_chosen():
 
 def test_low_cost_takes_the_cheapest_that_is_good_enough(deviation):
     X = mixed_rows(250)
-    method = GLANCE(Scores(mixed_score), space=MIXED).fit(X)
+    method = GLANCE(ScoreModel(mixed_score), space=MIXED).fit(X)
     problem = problem_of(method)
     donors = problem.train.x[problem.hit][:30]
     home = centroid(problem.query.x, MIXED)[None].expand(len(donors), -1)
@@ -200,7 +188,7 @@ def test_greedy_actions_against_enumeration(deviation):
     """Greedy choice flips at least 1 - 1/e of the rows of the best pair of actions."""
     rng = np.random.default_rng(0)
     X = mixed_rows(200)
-    method = GLANCE(Scores(mixed_score), space=MIXED).fit(X)
+    method = GLANCE(ScoreModel(mixed_score), space=MIXED).fit(X)
     problem = problem_of(method)
     donors = problem.train.x[problem.hit]
     ends = donors[torch.as_tensor(rng.integers(len(donors), size=15))]
@@ -253,7 +241,7 @@ def test_merging_equals_a_naive_reference(deviation):
 
 def test_thinning_keeps_the_target_and_never_costs_more(deviation):
     X = mixed_rows(300)
-    method = GLANCE(Scores(mixed_score), space=MIXED).fit(X)
+    method = GLANCE(ScoreModel(mixed_score), space=MIXED).fit(X)
     problem = problem_of(method)
     query = centroid_query(problem, problem.query.x[:50])
     donors = problem.train.x[problem.hit][:50].clone()
@@ -273,7 +261,7 @@ def test_thinning_keeps_the_target_and_never_costs_more(deviation):
 
 def test_without_oracle_a_row_takes_the_action_of_its_cluster(deviation):
     X = two_blobs()
-    method = GLANCE(Scores(band), n_actions=2, oracle=False).fit(X)
+    method = GLANCE(ScoreModel(band), n_actions=2, oracle=False).fit(X)
     state = method.explanation(1).state
     result = method.explain(X, 1)
     rows = result.explained
@@ -286,7 +274,9 @@ def test_without_oracle_a_row_takes_the_action_of_its_cluster(deviation):
 
 def test_mean_actions_can_miss_and_say_so():
     X = two_blobs()
-    method = GLANCE(Scores(band), n_actions=1, choice="mean-act", oracle=False, goal=0.0).fit(X)
+    method = GLANCE(ScoreModel(band), n_actions=1, choice="mean-act", oracle=False, goal=0.0).fit(
+        X
+    )
     result = method.explain(X, 1)
     status = set(result.status[result.explained])
     assert Status.INVALID.value in status
@@ -295,7 +285,7 @@ def test_mean_actions_can_miss_and_say_so():
 def test_trees_split_each_feature_once_in_a_branch(deviation):
     X = mixed_rows(600)
     method = GLANCE(
-        Scores(mixed_score), space=MIXED, variant="tree", split_features=["c", "a", "n"],
+        ScoreModel(mixed_score), space=MIXED, variant="tree", split_features=["c", "a", "n"],
         initial_clusters=20, node_actions=1,
     ).fit(X)  # fmt: skip
     explanation = method.explanation(1)
@@ -319,7 +309,7 @@ def test_trees_split_each_feature_once_in_a_branch(deviation):
 
 def test_splits_cover_every_value_once(deviation):
     X = mixed_rows(300)
-    problem = problem_of(GLANCE(Scores(mixed_score), space=MIXED).fit(X))
+    problem = problem_of(GLANCE(ScoreModel(mixed_score), space=MIXED).fit(X))
     for feature in range(3):
         for children in (2, 3):
             items = split_items(problem, feature, X, children)
@@ -330,7 +320,7 @@ def test_splits_cover_every_value_once(deviation):
 
 def test_no_target_row_is_a_reason():
     X = mixed_rows(100)
-    method = GLANCE(Scores(lambda Z: -5 + 0 * Z[:, 0]), space=MIXED).fit(X)
+    method = GLANCE(ScoreModel(lambda Z: -5 + 0 * Z[:, 0]), space=MIXED).fit(X)
     assert "no training row has the target" in method.explanation(1).reason
     result = method.explain(X, 1)
     assert not result.has_candidate.any()
@@ -341,9 +331,9 @@ def test_wrong_settings_are_refused():
     X = mixed_rows(50)
     with pytest.raises(ConfigError, match="did you mean 'fixed'"):
         GLANCE(
-            Scores(mixed_score), space=MIXED, variant="tree", split_features=["fixd"]
+            ScoreModel(mixed_score), space=MIXED, variant="tree", split_features=["fixd"]
         ).fit(X).explanation(1)  # fmt: skip
     with pytest.raises(UnsupportedError, match="needs logits"):
-        GLANCE(Scores(mixed_score), space=MIXED, generator="gradient").fit(X)
+        GLANCE(ScoreModel(mixed_score), space=MIXED, generator="gradient").fit(X)
     with pytest.raises(ConfigError, match="choice='best' is unknown"):
-        GLANCE(Scores(mixed_score), space=MIXED, choice="best").fit(X)
+        GLANCE(ScoreModel(mixed_score), space=MIXED, choice="best").fit(X)

@@ -16,27 +16,10 @@ from cel.cf_methods.group_methods.tcrex.reach import Reach
 from cel.datasets import load_dataset
 from cel.errors import ConfigError
 from cel.models.classifiers import LogisticRegression
-from cel.protocols import Task
 from cel.search import Budget
 from cel.space import Feature, FeatureSpace
 from cel.space.region import Region
-from cel.testing import PROBLEMS
-
-
-class BlackBox:
-    """A classifier that only predicts."""
-
-    task = Task.CLASSIFICATION
-
-    def __init__(self, rule, classes=2):
-        self.rule, self.classes_, self.n_outputs_ = rule, np.arange(classes), classes
-
-    def predict_proba(self, X):
-        labels = np.asarray(self.rule(np.asarray(X))).astype(int)
-        return 0.01 + 0.98 * np.eye(self.n_outputs_)[labels]
-
-    def predict(self, X):
-        return self.predict_proba(X).argmax(1)
+from cel.testing import PROBLEMS, RuleModel
 
 
 def depth_three(x):
@@ -55,7 +38,7 @@ PLANE = np.random.default_rng(1).random((800, 2)).astype(np.float32)
 
 
 def fitted(rule, x, space=None, **settings):
-    method = TCREx(BlackBox(rule), space=space, **settings)
+    method = TCREx(RuleModel(rule), space=space, **settings)
     return method.fit(x)
 
 
