@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.benchmark import Block
+from cel.benchmark import Block, Store
 from cel.benchmark.ranking import rankings, short
+from cel.report.boundary import decision_map
 from cel.report.catalogue import (
     PARADIGMS,
     RANKED,
@@ -24,18 +25,21 @@ from cel.report.catalogue import (
 from cel.report.citation import citation
 from cel.report.drilldown import Sample, encode_samples, stored_results, take_sample
 from cel.report.figures import FIGURES, figure_parts
+from cel.report.recourse import GroupOutcomes
 from cel.report.source import RunData
 from cel.report.tables import BASELINE, Entry, PaperTable
 from cel.result import ExplanationResult
 
 __all__ = ["page_data"]
 
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x")
+SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x", "triangle-down",
+)  # fmt: skip
 
 
 def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
     """Return the data of the page."""
-    samples = _samples(run)
+    samples, groups = _from_results(run)
     return {
         "meta": _meta(run),
         **_names(run),
@@ -47,6 +51,7 @@ def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
         "ranked": list(RANKED),
         "common": _records(run.common),
         "rows": encode_samples(samples),
+        "groups": groups,
         "cite": citation(run),
     }
 
@@ -161,26 +166,29 @@ def _figures(scores: pd.DataFrame) -> list[dict[str, Any]]:
     return out
 
 
-def _samples(run: RunData) -> list[Sample]:
-    """Sample rows of the first fold of every (dataset, model)."""
+def _from_results(run: RunData) -> tuple[list[Sample], list[dict[str, Any]]]:
+    """Read every stored result once: sample rows, and outcomes by protected group."""
+    outcomes = GroupOutcomes()
     samples: dict[tuple[str, str], Sample] = {}
-    for block, results in _blocks(run):
+    for store, block, results in _blocks(run):
         if not results:
             continue
+        outcomes.add(block, results)
         place = (block.dataset, block.model)
         taken = take_sample(block, results)
         if place not in samples:
-            samples[place] = taken
+            samples[place] = taken.with_boundary(decision_map(store, block, results))
         elif samples[place].fold == block.fold and len(run.parts) > 1:
             samples[place] = samples[place].with_results(taken)
-    return list(samples.values())
+    return list(samples.values()), outcomes.records()
 
 
-def _blocks(run: RunData) -> Iterator[tuple[Block, dict[str, ExplanationResult]]]:
+def _blocks(run: RunData) -> Iterator[tuple[Store, Block, dict[str, ExplanationResult]]]:
     """Stored results of the run, or of all runs that were brought together."""
     for part in run.parts or (run,):
         if part.store is not None:
-            yield from stored_results(part.store, part.plan)
+            for block, results in stored_results(part.store, part.plan):
+                yield part.store, block, results
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -31,6 +31,11 @@ class Sample:
     model: str
     fold: int
     results: Mapping[str, ExplanationResult] = field(default_factory=dict)
+    boundary: dict[str, Any] | None = None
+
+    def with_boundary(self, boundary: dict[str, Any] | None) -> Sample:
+        """Return the sample with a map of the model's decisions."""
+        return replace(self, boundary=boundary)
 
     def with_results(self, other: Sample) -> Sample:
         """Return the sample with the methods of another run of the same rows besides."""
@@ -107,6 +112,7 @@ def _encode(sample: Sample, limit: int) -> dict[str, Any]:
         "dataset": sample.dataset, "model": sample.model, "fold": sample.fold,
         "features": features, "ids": [str(k) for k in place], "originals": originals,
         "methods": methods,
+        **({"boundary": sample.boundary} if sample.boundary else {}),
     }  # fmt: skip
 
 

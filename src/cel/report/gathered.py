@@ -54,7 +54,7 @@ def read_shipped(name: str) -> RunData:
         told += f" Not shipped: {', '.join(left)}."
     pairs, common = shipped_table(name, "pairs"), shipped_table(name, "common")
     if pairs.empty:
-        told += " Without comparisons of rows methods are not ranked."
+        told += " Without comparisons of single rows methods are ranked by their means."
         pairs = pd.DataFrame(columns=PAIR_COLUMNS)
     return RunData(None, plan, scores, cells, (told,), pairs=pairs, common=common)
 

@@ -26,9 +26,9 @@ __all__ = ["Report", "page_html", "write_report", "write_shipped_report"]
 
 STYLES = ("base.css", "tables.css", "parts.css", "screens.css")
 SCRIPTS = (
-    "core.js", "shapes.js", "plots.js", "view_overview.js", "view_tables.js", "view_figures.js",
-    "view_board.js", "view_wins.js", "view_tradeoff.js", "view_coverage.js", "view_rows.js",
-    "view_fairness.js", "view_cite.js", "main.js",
+    "core.js", "state.js", "grid.js", "charts.js", "view_overview.js", "view_board.js",
+    "view_tradeoff.js", "view_tables.js", "view_figures.js", "view_coverage.js",
+    "view_rows.js", "view_fairness.js", "view_cite.js", "main.js",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def _write(run: RunData, target: Path) -> Report:
     tables = paper_tables(run.scores, run.cells)
     left: list[str] = []
     texts = {
-        "index.html": page_html(page_data(run, tables), left),
+        "index.html": page_html(page_data(run, tables)),
         "tables.tex": tables_to_latex(tables),
         "scores.csv": csv_table(run.scores),
         "suite.json": json.dumps(plain(run.suite.to_dict()), indent=1),
@@ -101,23 +101,16 @@ def _write(run: RunData, target: Path) -> Report:
     return Report(target / "index.html", tuple(files), done, tuple(left))
 
 
-def page_html(data: dict[str, Any], left_out: list[str] | None = None) -> str:
-    """Return the whole page: style, data, plotly and scripts inside.
-
-    Args:
-        data: of `page_data`.
-        left_out: receives what the page has to do without; None refuses to do without.
-    """
+def page_html(data: dict[str, Any]) -> str:
+    """Return the whole page: style, data and scripts inside."""
     page = _asset("page.html")
     style = "\n".join(_asset(name) for name in STYLES)
-    plotly, script = _plotly(left_out), "\n".join(_asset(name) for name in SCRIPTS)
+    script = "\n".join(_asset(name) for name in SCRIPTS)
     parts = {
-        "POLICY": _policy([plotly, script], [style, ""]),  # plotly makes an empty style element
+        "POLICY": _policy([script], [style]),
         "TITLE": f"CEL report: {html(data['meta']['suite'])}",
         "STYLE": style,
         "DATA": page_json(data),
-        "MARKS": _marks(plotly),
-        "PLOTLY": plotly,
         "SCRIPT": script,
     }
     for name, text in parts.items():
@@ -142,16 +135,6 @@ def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     )
 
 
-def _marks(script: str) -> str:
-    """Return elements with the ids under which plotly looks for style sheets of its maps.
-
-    There are no maps here. Where it finds the ids, it adds no style sheet of its own, which the
-    policy would refuse.
-    """
-    ids = re.findall(r'getElementById\("([0-9a-f]{64})"\)', script)
-    return "".join(f'<template id="{name}"></template>' for name in dict.fromkeys(ids))
-
-
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
@@ -159,15 +142,3 @@ def _hash(text: str) -> str:
 
 def _asset(name: str) -> str:
     return (resources.files("cel.report") / "assets" / name).read_text(encoding="utf8")
-
-
-def _plotly(left_out: list[str] | None) -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        missing = MissingDependencyError("plotly", "report")
-        if left_out is None:
-            raise missing from None
-        left_out.append(f"interactive plots: {missing}")
-        return "/* plotly is not installed */"
-    return str(get_plotlyjs())

@@ -8,35 +8,42 @@ const NODES = {
   theme: document.getElementById("theme"),
   tip: document.getElementById("tip"),
 };
-let ACTIVE = VIEWS[0];
+const activeView = () => VIEWS.find((v) => v.id === S.view) || VIEWS[0];
 
-function drawView() {
-  const panel = document.getElementById(`panel-${ACTIVE.id}`);
-  clearPlots();
-  hideTip();
-  panel.replaceChildren();
-  ACTIVE.render(panel, drawView);
-}
-
-function showView(view, focus) {
-  ACTIVE = view;
-  for (const v of VIEWS) {
-    const tab = document.getElementById(`tab-${v.id}`),
-      on = v === view;
-    tab.setAttribute("aria-selected", String(on));
-    tab.tabIndex = on ? 0 : -1;
-    document.getElementById(`panel-${v.id}`).hidden = !on;
-    if (!on) document.getElementById(`panel-${v.id}`).replaceChildren();
-    if (on) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
-    if (on && focus) tab.focus();
-  }
+/* Draw everything again; what had the focus has it afterwards, with its cursor. */
+function redraw() {
+  const before = document.activeElement,
+    id = before?.id || "",
+    cursor = before?.type === "search" ? before.selectionStart : null;
+  const scrolled = new Map(
+    [...document.querySelectorAll(".scroll")].map((n) => [n.getAttribute("aria-label"), n.scrollLeft]),
+  );
+  drawTabs();
   drawFilters();
   drawView();
+  for (const n of document.querySelectorAll(".scroll"))
+    n.scrollLeft = scrolled.get(n.getAttribute("aria-label")) || 0;
+  const after = id ? document.getElementById(id) : null;
+  if (after && after !== document.activeElement) after.focus({ preventScroll: true });
+  if (after && cursor !== null) after.setSelectionRange(cursor, cursor);
+}
+
+function drawView() {
+  const view = activeView();
+  clearCharts();
+  hideTip();
+  for (const v of VIEWS) {
+    const panel = document.getElementById(`panel-${v.id}`);
+    panel.hidden = v !== view;
+    panel.replaceChildren();
+  }
+  document.title = `${view.title}: CEL report, ${D.meta.suite}`;
+  view.render(document.getElementById(`panel-${view.id}`));
 }
 
 function openView(view, focus) {
-  history.replaceState(null, "", `#${view.id}`);
-  showView(view, focus);
+  if (view.id !== S.view) set({ view: view.id, q: "" });
+  if (focus) document.getElementById(`tab-${view.id}`).focus();
   scrollTo(0, 0);
 }
 
@@ -78,52 +85,48 @@ function buildTabs() {
   });
 }
 
+function drawTabs() {
+  for (const v of VIEWS) {
+    const tab = document.getElementById(`tab-${v.id}`),
+      on = v.id === activeView().id;
+    tab.setAttribute("aria-selected", String(on));
+    tab.tabIndex = on ? 0 : -1;
+    if (on) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
 const CHOICES = {
-  paradigm: ["Paradigm", () => [[ALL, "all"], ...D.paradigms.map((p) => [p, PARADIGM[p]])]],
+  paradigm: [
+    "Paradigm",
+    () => [
+      [APART, "each apart"],
+      ...D.paradigms.map((p) => [p, PARADIGM[p]]),
+      ...(D.paradigms.filter((p) => p !== "regression").length > 1 ? [[ALL, "all together"]] : []),
+    ],
+  ],
   model: ["Model", () => [[ALL, "all"], ...D.models.map((m) => [m.name, m.title])]],
   dataset: ["Dataset", () => [[ALL, "all"], ...D.datasets.map((d) => [d.name, d.title])]],
+  mark: ["Highlight", () => [["", "none"], ...D.methods.map((m) => [m.name, m.title])]],
 };
 
 function drawFilters() {
+  const view = activeView(),
+    open = [...view.filters, ...(view.filters.length ? ["mark"] : [])];
   NODES.filters.replaceChildren();
-  NODES.filters.hidden = !ACTIVE.filters.length;
+  NODES.filters.hidden = !view.filters.length;
   for (const [name, [label, options]] of Object.entries(CHOICES)) {
-    const pick = picker(label, options(), FILTER[name], (v) => {
-      FILTER[name] = v;
-      drawFilters();
-      drawView();
-    });
-    const select = pick.querySelector("select");
-    select.id = `filter-${name}`;
-    if (!ACTIVE.filters.includes(name)) {
-      select.disabled = true;
+    const pick = picker(label, options(), S[name], (v) => set({ [name]: v }), `filter-${name}`);
+    if (!open.includes(name)) {
+      pick.querySelector("select").disabled = true;
       pick.classList.add("off");
       pick.title = "Does not apply to this view.";
     }
     NODES.filters.append(pick);
   }
-  if (Object.values(FILTER).some((v) => v !== ALL)) {
+  if (SHARED.some((k) => S[k] !== DEFAULTS[k]))
     NODES.filters.append(
-      el(
-        "button",
-        {
-          type: "button",
-          class: "ghost",
-          id: "filter-reset",
-          on: {
-            click: () => {
-              Object.keys(FILTER).forEach((k) => {
-                FILTER[k] = ALL;
-              });
-              drawFilters();
-              drawView();
-            },
-          },
-        },
-        "Reset",
-      ),
+      action("Reset", () => set(Object.fromEntries(SHARED.map((k) => [k, DEFAULTS[k]]))), "filter-reset"),
     );
-  }
 }
 
 /* Theme: the system's, until the button is pressed. */
@@ -151,14 +154,14 @@ setTheme(remembered() || systemTheme());
 SYSTEM.addEventListener("change", () => {
   if (!remembered()) {
     setTheme(systemTheme());
-    drawView();
+    redraw();
   }
 });
 NODES.theme.addEventListener("click", () => {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   remember(next);
   setTheme(next);
-  drawView();
+  redraw();
 });
 
 /* One tooltip for everything that has data-tip, by mouse, keyboard or finger. */
@@ -186,7 +189,7 @@ function showTip(target) {
 for (const event of ["mouseover", "focusin", "click"]) {
   document.addEventListener(event, (e) => {
     const target = e.target.closest ? e.target.closest("[data-tip]") : null;
-    if (target) showTip(target);
+    if (target?.isConnected) showTip(target);
     else hideTip();
   });
 }
@@ -204,9 +207,9 @@ NODES.filters.addEventListener("submit", (e) => e.preventDefault());
 
 document.getElementById("subtitle").textContent = `${D.meta.suite} report`;
 buildTabs();
-const fromAddress = () => VIEWS.find((v) => `#${v.id}` === location.hash);
-addEventListener("hashchange", () => {
-  const v = fromAddress();
-  if (v && v !== ACTIVE) showView(v);
+addEventListener("popstate", () => {
+  readAddress();
+  redraw();
 });
-showView(fromAddress() || VIEWS[0]);
+readAddress();
+redraw();

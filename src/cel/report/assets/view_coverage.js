@@ -3,7 +3,7 @@
 
 VIEWS.push({
   id: "coverage",
-  title: "Coverage",
+  title: "Success",
   filters: ["paradigm", "model", "dataset"],
   render(root) {
     const chosen = cells();
@@ -11,14 +11,17 @@ VIEWS.push({
       root.append(paragraph("No cell passes these filters.", "empty"));
       return;
     }
-    const node = plotBox(90 + 30 * methodsOf(chosen).length);
+    const lines = methodsOf(chosen).map((name) => ({
+      name,
+      parts: statusSum(chosen.filter((i) => CELLS.method[i] === name)),
+    }));
     root.append(
       card(
         "Share of rows solved, in percent",
         paragraph(
-          "Verified counterfactuals over explained rows, all folds together. A badge says that some cells have no result; an empty field that the method does not apply.",
+          "Verified counterfactuals over explained rows, all folds together, rounded down: 100 means all. A badge says that some cells have no result; an empty field that the method does not apply.",
         ),
-        scroller(coverageTable(chosen), "Share of rows solved per dataset and method"),
+        coverageTable(chosen),
       ),
       card(
         "What became of the rows",
@@ -28,19 +31,13 @@ VIEWS.push({
           Object.entries(STATUS)
             .filter(([s]) => D.values[`rows_${s}`])
             .map(([s, c]) =>
-              el(
-                "li",
-                {},
-                el("span", { class: "swatch", css: { "--c": c } }),
-                s.replace("_", " "),
-              ),
+              el("li", {}, el("span", { class: "swatch", css: { "--c": c } }), s.replace("_", " ")),
             ),
         ),
-        node,
+        chartBox("outcomes", ...barChart(lines, STATUS, "What became of the rows")),
       ),
       failureCard(chosen),
     );
-    statusPlot(node, chosen);
   },
 });
 
@@ -51,95 +48,75 @@ function statusSum(positions) {
   return sums;
 }
 
+/* Methods are rows, so that forty of them stay readable. */
 function coverageTable(chosen) {
-  const methods = methodsOf(chosen),
-    groups = new Map();
+  const groups = new Map();
   for (const i of chosen) {
     const key = `${CELLS.dataset[i]}|${CELLS.method[i]}`;
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(i);
   }
-  const body = datasetsOf(chosen).map((d) =>
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row", class: "method" }, DATASET[d].title),
-      methods.map((m) => coverageCell(d, m, groups.get(`${d}|${m}`))),
-    ),
-  );
-  return el(
-    "table",
-    { class: "heat sticky wide", id: "coverage-table" },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        el("th", { class: "text" }, "Dataset"),
-        methods.map((m) => el("th", { scope: "col" }, METHOD[m].title)),
-      ),
-    ),
-    el("tbody", {}, body),
-  );
-}
-
-function coverageCell(dataset, method, mine) {
-  if (!mine) return el("td", {}, "");
-  const sums = statusSum(mine),
-    rows = Object.entries(sums).reduce((a, [s, n]) => a + (s === "not_applicable" ? 0 : n), 0);
-  const bad = mine.filter((i) => CELLS.state[i] !== "done");
-  const parts = Object.entries(sums)
-    .filter(([, n]) => n)
-    .map(([s, n]) => `${s.replace("_", " ")} ${count(n)}`);
-  const text = [
-    `${METHOD[method].title} on ${DATASET[dataset].title}: ${parts.join(", ") || "no rows"}.`,
+  const share = (d, m) => {
+    const mine = groups.get(`${d}|${m}`);
+    if (!mine) return null;
+    const sums = statusSum(mine),
+      rows = Object.entries(sums).reduce((a, [s, n]) => a + (s === "not_applicable" ? 0 : n), 0);
+    return rows ? Math.floor((1000 * sums.found) / rows) / 10 : null;
+  };
+  const columns = [
+    { key: "method", title: "Method", value: (m) => METHOD[m].title, cell: methodName },
+    ...datasetsOf(chosen).map((d) => ({
+      key: d,
+      title: DATASET[d].title,
+      better: "higher",
+      value: (m) => share(d, m),
+      ...coverageCell(d, groups),
+    })),
   ];
-  unique(bad.map((i) => `${CELLS.state[i]}: ${CELLS.reason[i]}`)).forEach((r) => text.push(r));
-  const badge = bad.length
-    ? el(
-        "span",
-        { class: `state ${CELLS.state[bad[0]]}` },
-        `${CELLS.state[bad[0]]}${bad.length < mine.length ? ` ${bad.length}/${mine.length}` : ""}`,
-      )
-    : null;
-  const share = rows ? sums.found / rows : null;
-  return el(
-    "td",
-    {
-      css: share === null ? {} : share >= 0.5 ? heat(share) : heat(1 - share, "var(--low)"),
-      "data-tip": text.join(" "),
-      tabindex: "0",
-    },
-    share === null ? null : percent(share),
-    share !== null && badge ? el("br") : null,
-    badge,
-  );
+  return grid({
+    id: "coverage-table",
+    class: "heat wide",
+    columns,
+    rows: methodsOf(chosen),
+    search: "Search methods",
+    label: "Share of rows solved per dataset and method",
+    rowClass,
+  });
 }
 
-function statusPlot(node, chosen) {
-  const methods = methodsOf(chosen).reverse();
-  const sums = methods.map((m) => statusSum(chosen.filter((i) => CELLS.method[i] === m)));
-  const totals = sums.map((s) => Object.values(s).reduce((a, b) => a + b, 0) || 1);
-  const traces = Object.entries(STATUS)
-    .filter(([s]) => sums.some((x) => x[s]))
-    .map(([s, colour]) => ({
-      type: "bar",
-      orientation: "h",
-      name: s.replace("_", " "),
-      y: methods.map((m) => METHOD[m].title),
-      x: sums.map((x, i) => (100 * x[s]) / totals[i]),
-      customdata: sums.map((x) => x[s]),
-      marker: { color: colour },
-      hovertemplate: `<b>%{y}</b> ${s.replace("_", " ")}<br>%{x:.1f} %, %{customdata} rows<extra></extra>`,
-    }));
-  plot(node, traces, {
-    barmode: "stack",
-    bargap: 0.32,
-    xaxis: { title: { text: "% of rows", standoff: 8 }, range: [0, 100] },
-    yaxis: { ticksuffix: "  ", showgrid: false },
-    margin: { l: 90, r: 18, t: 6, b: 46 },
-  });
+function coverageCell(dataset, groups) {
+  const look = (method) => {
+    const mine = groups.get(`${dataset}|${method}`);
+    if (!mine) return null;
+    const sums = statusSum(mine),
+      rows = Object.entries(sums).reduce((a, [s, n]) => a + (s === "not_applicable" ? 0 : n), 0);
+    const bad = mine.filter((i) => CELLS.state[i] !== "done");
+    return { mine, sums, bad, share: rows ? sums.found / rows : null };
+  };
+  return {
+    css: (method) => {
+      const x = look(method);
+      if (!x || x.share === null) return {};
+      return x.share >= 0.5 ? heat(x.share) : heat(1 - x.share, "var(--low)");
+    },
+    about: (method) => {
+      const x = look(method);
+      if (!x) return null;
+      const parts = Object.entries(x.sums)
+        .filter(([, n]) => n)
+        .map(([s, n]) => `${s.replace("_", " ")} ${count(n)}`);
+      const reasons = unique(x.bad.map((i) => `${CELLS.state[i]}: ${CELLS.reason[i]}`));
+      return `${METHOD[method].title} on ${DATASET[dataset].title}: ${parts.join(", ") || "no rows"}. ${reasons.join(" ")}`;
+    },
+    cell: (method) => {
+      const x = look(method);
+      if (!x) return "";
+      const state = x.bad.length ? CELLS.state[x.bad[0]] : "";
+      const some = x.bad.length < x.mine.length ? ` ${x.bad.length}/${x.mine.length}` : "";
+      const badge = state ? el("span", { class: `state ${state}` }, `${state}${some}`) : null;
+      return [x.share === null ? null : percent(x.share), x.share !== null && badge ? el("br") : null, badge];
+    },
+  };
 }
 
 function failureCard(chosen) {

@@ -1,33 +1,29 @@
 "use strict";
-/* The paper's four figures: rows are datasets, columns are metrics, boxes are methods. */
-
-const FIGURES_UI = { everything: false };
+/* The paper's four figures: rows are datasets, columns are metrics, every value is a point. */
 
 VIEWS.push({
   id: "figures",
   title: "Figures",
   filters: ["paradigm", "model", "dataset"],
-  render(root, again) {
+  keys: ["everything"],
+  render(root) {
     root.append(
       paragraph(
-        "Each box holds the values of all folds and models: median, quartiles, whiskers to 1.5 times their distance. Times are on a logarithmic scale.",
+        "Each point is one fold and model, the line their median. Times are on a logarithmic scale. Panels in which all values are equal are left out and named.",
       ),
       el(
         "div",
         { class: "controls" },
         checkbox(
           "every dataset and method of the run, not only the paper's selection",
-          FIGURES_UI.everything,
-          (v) => {
-            FIGURES_UI.everything = v;
-            again();
-          },
+          S.everything === "1",
+          (v) => set({ everything: v ? "1" : "" }),
+          "figures-everything",
         ),
       ),
     );
-    const figures = D.figures.filter(
-      (f) => FILTER.paradigm === ALL || f.paradigm === FILTER.paradigm,
-    );
+    const every = S.paradigm === APART || S.paradigm === ALL;
+    const figures = D.figures.filter((f) => every || f.paradigm === S.paradigm);
     const cards = figures.map(figureCard).filter(Boolean);
     root.append(
       ...(cards.length ? cards : [paragraph("No figure has values for these filters.", "empty")]),
@@ -36,46 +32,60 @@ VIEWS.push({
 });
 
 function figureCard(f) {
-  const methods = FIGURES_UI.everything ? f.all_methods : f.methods;
-  const pool = FIGURES_UI.everything || FILTER.dataset !== ALL ? f.all_datasets : f.datasets;
-  const datasets = pool.filter((d) => FILTER.dataset === ALL || d === FILTER.dataset);
-  if (!datasets.length) return null;
+  const all = S.everything === "1";
+  const methods = all ? f.all_methods : f.methods;
+  const pool = all || S.dataset !== ALL ? f.all_datasets : f.datasets;
+  const datasets = pool.filter((d) => S.dataset === ALL || d === S.dataset);
   const chosen = cells({ paradigm: f.paradigm });
-  if (!chosen.length) return null;
-  const rows = datasets.map((d) =>
-    el(
-      "div",
-      { class: "boxrow" },
-      el("h3", {}, DATASET[d].title),
-      el(
-        "div",
-        { class: "boxes" },
-        f.metrics.map((metric) => {
-          const groups = methods.map((name) => ({
-            name,
-            values: known(
-              chosen
-                .filter((i) => CELLS.dataset[i] === d && CELLS.method[i] === name)
-                .map((i) => at(metric, i)),
-            ),
-          }));
-          return el(
-            "figure",
-            {},
-            el("figcaption", {}, metricTitle(metric)),
-            boxPlot(groups, metric),
-          );
-        }),
-      ),
-    ),
-  );
+  if (!datasets.length || !chosen.length) return null;
   return card(
     f.caption,
     el(
       "ul",
       { class: "legend" },
-      methods.map((m) => el("li", {}, methodName(m))),
+      methods.map((m) => el("li", {}, symbolOf(m), METHOD[m].title)),
     ),
-    rows,
+    datasets.map((d) => figureRow(f, d, methods, chosen)),
+  );
+}
+
+function symbolOf(name) {
+  return svg(
+    "svg",
+    { class: "symbol", width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" },
+    marker(METHOD[name].symbol, 0, 0, 5, { fill: colour(name) }),
+  );
+}
+
+function figureRow(f, d, methods, chosen) {
+  const constant = [];
+  const panels = f.metrics.map((metric) => {
+    const groups = methods.map((name) => ({
+      name,
+      values: chosen
+        .filter((i) => CELLS.dataset[i] === d && CELLS.method[i] === name && at(metric, i) !== null)
+        .map((i) => ({ v: at(metric, i), tip: `${MODEL[CELLS.model[i]].title}, fold ${CELLS.fold[i]}` })),
+    }));
+    const values = groups.flatMap((g) => g.values.map((x) => x.v));
+    if (!values.length) return null;
+    const low = Math.min(...values),
+      high = Math.max(...values);
+    if (high - low < 1e-3 * Math.max(Math.abs(high), 1e-3)) {
+      constant.push(`${METRIC[metric]?.title || metric} is ${withUnit(metric, low)} everywhere`);
+      return null;
+    }
+    return el(
+      "figure",
+      {},
+      el("figcaption", {}, metricTitle(metric)),
+      chartBox(`${f.name}-${d}-${metric}`, ...dotPlot(groups, metric)),
+    );
+  });
+  return el(
+    "div",
+    { class: "boxrow" },
+    el("h3", {}, DATASET[d].title),
+    constant.length ? paragraph(`${constant.join("; ")}.`, "muted small") : null,
+    el("div", { class: "boxes" }, panels),
   );
 }

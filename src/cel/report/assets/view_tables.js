@@ -1,28 +1,32 @@
 "use strict";
 /* The paper's ten tables. */
 
-const TABLES_UI = { paper: false, extra: false };
-
 VIEWS.push({
   id: "tables",
   title: "Tables",
   filters: ["paradigm", "model", "dataset"],
-  render(root, again) {
+  keys: ["printed", "extra"],
+  render(root) {
     root.append(
       el(
         "div",
         { class: "controls" },
-        checkbox("printed values beside ours", TABLES_UI.paper, (v) => {
-          TABLES_UI.paper = v;
-          again();
-        }),
-        checkbox("methods that this table of the paper leaves out", TABLES_UI.extra, (v) => {
-          TABLES_UI.extra = v;
-          again();
-        }),
+        checkbox(
+          "printed values beside ours",
+          S.printed === "1",
+          (v) => set({ printed: v ? "1" : "" }),
+          "tables-printed",
+        ),
+        checkbox(
+          "methods that this table of the paper leaves out",
+          S.extra === "1",
+          (v) => set({ extra: v ? "1" : "" }),
+          "tables-extra",
+        ),
+        searchBox("tables", "Search methods and datasets"),
       ),
     );
-    if (TABLES_UI.paper) {
+    if (S.printed === "1") {
       root.append(
         el(
           "ul",
@@ -52,8 +56,8 @@ VIEWS.push({
     }
     const tables = D.tables.filter(
       (t) =>
-        (FILTER.paradigm === ALL || t.paradigm === FILTER.paradigm) &&
-        (FILTER.model === ALL || t.model === FILTER.model),
+        (S.paradigm === APART || S.paradigm === ALL || t.paradigm === S.paradigm) &&
+        (S.model === ALL || t.model === S.model),
     );
     const cards = tables.map(paperTable).filter(Boolean);
     root.append(
@@ -63,22 +67,34 @@ VIEWS.push({
 });
 
 function paperTable(t) {
+  const words = S.q.toLowerCase().split(/\s+/).filter(Boolean);
   const lines = t.lines.filter(
     (x) =>
-      (x.printed || TABLES_UI.extra) && (FILTER.dataset === ALL || x.dataset === FILTER.dataset),
+      (x.printed || S.extra === "1") &&
+      (S.dataset === ALL || x.dataset === S.dataset) &&
+      words.every((w) =>
+        `${METHOD[x.method].title} ${DATASET[x.dataset].title}`.toLowerCase().includes(w),
+      ),
   );
   if (!lines.length) return null;
   const sizes = {};
   lines.forEach((x) => {
     sizes[x.dataset] = (sizes[x.dataset] || 0) + 1;
   });
+  /* Where every number would be bold, bold tells nothing. */
+  const bit = S.extra === "1" ? 1 : 2,
+    alike = {};
+  for (const d of Object.keys(sizes)) {
+    const mine = lines.filter((x) => x.dataset === d);
+    alike[d] = t.metrics.map((_, i) => mine.length > 1 && mine.every((x) => (x.entries[i].best || 0) & bit));
+  }
   let last = "";
   const body = lines.map((x) => {
     const first = x.dataset !== last;
     last = x.dataset;
     return el(
       "tr",
-      { class: first ? "group" : null },
+      { class: [first ? "group" : "", rowClass(x.method) || ""].join(" ").trim() || null },
       first
         ? el("th", { scope: "rowgroup", rowspan: sizes[x.dataset] }, DATASET[x.dataset].title)
         : null,
@@ -88,7 +104,7 @@ function paperTable(t) {
         methodName(x.method),
         x.printed ? null : el("span", { class: "tag" }, "not printed"),
       ),
-      x.entries.map(entryCell),
+      x.entries.map((e, i) => entryCell(e, alike[x.dataset][i])),
     );
   });
   const head = t.titles.map((title, i) =>
@@ -98,8 +114,18 @@ function paperTable(t) {
       tip(METRIC[t.metrics[i]]?.meaning || "", `${title} ${arrow(t.metrics[i])}`),
     ),
   );
+  const saved = () =>
+    download(
+      `${t.name}.csv`,
+      toCsv([
+        ["Dataset", "Method", ...t.titles.flatMap((x) => [x, `${x} std`])],
+        ...lines.map((x) => [x.dataset, x.method, ...x.entries.flatMap((e) => [e.m, e.s])]),
+      ]),
+      "text/csv",
+    );
   return card(
     t.caption,
+    el("div", { class: "controls tools" }, action("CSV", saved, `csv-${t.name}`)),
     scroller(
       el(
         "table",
@@ -122,8 +148,8 @@ function paperTable(t) {
   );
 }
 
-function entryCell(e) {
-  const best = (e.best || 0) & (TABLES_UI.extra ? 1 : 2);
+function entryCell(e, alike) {
+  const best = (e.best || 0) & (S.extra === "1" ? 1 : 2) && !alike;
   let value;
   if (e.state && e.state !== "partial")
     value = el(
@@ -132,19 +158,19 @@ function entryCell(e) {
       e.state,
     );
   else {
-    const text = [shown(e.m), el("span", { class: "sd" }, spread(e.m, e.s))];
+    const text = [shown(e.m, e.s), el("span", { class: "sd" }, spread(e.m, e.s))];
     value = best ? el("b", {}, text) : el("span", {}, text);
   }
   const star = e.state === "partial" ? el("sup", { "data-tip": e.why, tabindex: "0" }, "*") : null;
   const printed =
-    TABLES_UI.paper && e.p !== undefined
+    S.printed === "1" && e.p !== undefined
       ? el(
           "span",
           {
             class: `printed ${e.verdict}`,
             "data-tip": `${e.verdict}${e.artefact ? `: ${e.artefact}` : ""}`,
           },
-          shown(e.p) + spread(e.p, e.ps),
+          shown(e.p, e.ps) + spread(e.p, e.ps),
         )
       : null;
   return el("td", {}, value, star, printed);

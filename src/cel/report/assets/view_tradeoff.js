@@ -1,8 +1,6 @@
 "use strict";
 /* Two criteria against each other, and time against quality. */
 
-const TRADE_UI = { x: "", y: "", detail: false };
-const TIME_UI = { y: "" };
 const measured = () => D.metrics.filter((m) => m.better !== "none").map((m) => m.name);
 function firstOf(wanted) {
   const there = measured();
@@ -11,120 +9,149 @@ function firstOf(wanted) {
 function axisOptions() {
   return measured().map((m) => [m, metricTitle(m)]);
 }
+function chosenOr(name, wanted) {
+  return measured().includes(S[name]) ? S[name] : firstOf(wanted);
+}
 
 VIEWS.push({
   id: "tradeoffs",
   title: "Trade-offs",
   filters: ["paradigm", "model", "dataset"],
-  render(root, again) {
-    TRADE_UI.x ||= firstOf(["gower", "l2_hamming", "l2"]);
-    TRADE_UI.y ||= firstOf(["density_percentile", "log_density", "success"]);
-    const node = plotBox(520),
-      text = el("p", { class: "muted", id: "front" });
+  keys: ["x", "y", "detail"],
+  render(root) {
+    const x = chosenOr("x", ["l2_hamming", "gower", "l2"]),
+      y = chosenOr("y", ["density_percentile", "log_density", "success"]);
+    const controls = el(
+      "div",
+      { class: "controls" },
+      picker("Across", axisOptions(), x, (v) => set({ x: v }), "axis-x"),
+      picker("Up", axisOptions(), y, (v) => set({ y: v }), "axis-y"),
+      checkbox("single problems", S.detail === "1", (v) => set({ detail: v ? "1" : "" }), "detail"),
+    );
     root.append(
       card(
         "Two criteria against each other",
-        el(
-          "div",
-          { class: "controls" },
-          picker("Across", axisOptions(), TRADE_UI.x, (v) => {
-            TRADE_UI.x = v;
-            again();
-          }),
-          picker("Up", axisOptions(), TRADE_UI.y, (v) => {
-            TRADE_UI.y = v;
-            again();
-          }),
-          checkbox("single problems", TRADE_UI.detail, (v) => {
-            TRADE_UI.detail = v;
-            again();
-          }),
-        ),
-        text,
-        node,
-        paragraph(
-          `${METRIC[TRADE_UI.x].title}: ${METRIC[TRADE_UI.x].meaning} ${METRIC[TRADE_UI.y].title}: ${METRIC[TRADE_UI.y].meaning}`,
-          "muted small",
-        ),
+        controls,
+        paragraph(`${METRIC[x].title}: ${METRIC[x].meaning} ${METRIC[y].title}: ${METRIC[y].meaning}`, "muted small"),
       ),
     );
-    const { points, front, common } = methodScatter(node, TRADE_UI.x, TRADE_UI.y, {
-      detail: TRADE_UI.detail,
-    });
-    text.textContent = points.length
-      ? `On the Pareto front, beaten by no method on both: ${front.map((p) => METHOD[p.name].title).join(", ")}. ${commonText(common)}`
-      : "No method has both values for these filters.";
+    const groups = rankedGroups();
+    let drawn = 0;
+    for (const p of groups) {
+      const made = scatterPoints(p, x, y);
+      if (made.points.length < (groups.length > 1 ? 2 : 1)) continue;
+      root.append(scatterCard(p, made, x, y, !drawn));
+      drawn++;
+    }
+    if (!drawn) root.append(paragraph("No method has both values for these filters.", "empty"));
   },
 });
+
+function scatterCard(paradigm, made, x, y, first) {
+  const front = `On the Pareto front, beaten by no method on both: ${made.front.map((p) => METHOD[p.name].title).join(", ")}.`;
+  const rows = made.points.map((p) => ({ ...p, on: made.front.includes(p) }));
+  const columns = [
+    { key: "method", title: "Method", value: (p) => METHOD[p.name].title, cell: (p) => methodName(p.name) },
+    { key: "x", title: metricTitle(x), value: (p) => p.x, cell: (p) => interval(x, p.x, p.xi), better: METRIC[x].better },
+    { key: "y", title: metricTitle(y), value: (p) => p.y, cell: (p) => interval(y, p.y, p.yi), better: METRIC[y].better },
+    { key: "front", title: "On the front", text: true, value: (p) => (p.on ? "yes" : "") },
+  ];
+  return card(
+    groupTitle(paradigm),
+    el("p", { class: "muted", id: first ? "front" : null }, `${front} ${commonText(made.common)}`),
+    el(
+      "div",
+      { class: "beside" },
+      chartBox(`tradeoff-${paradigm}-${x}-${y}`, narrow() ? 400 : 480, scatterChart(made, x, y, { detail: S.detail === "1" })),
+      grid({
+        id: `points-${paradigm}`,
+        columns,
+        rows,
+        order: "x up",
+        label: `${metricTitle(x)} and ${metricTitle(y)}`,
+        rowClass: (p) => rowClass(p.name),
+      }),
+    ),
+  );
+}
+function interval(metric, value, around) {
+  const range =
+    around && around.low !== null && around.low !== undefined
+      ? el("span", { class: "small value" }, `${fine(around.low)} – ${fine(around.high)}`)
+      : null;
+  return [withUnit(metric, value), range];
+}
 
 VIEWS.push({
   id: "time",
   title: "Time",
   filters: ["paradigm", "model", "dataset"],
-  render(root, again) {
-    const speed = firstOf(["ms_per_row", "time_s"]);
+  keys: ["quality"],
+  render(root) {
+    const speed = firstOf(["cpu_ms_per_row", "ms_per_row", "time_s"]);
     const options = axisOptions().filter(([m]) => !isTime(m));
-    TIME_UI.y ||= firstOf(["density_percentile", "prob_plausibility", "success"]);
-    const node = plotBox(460);
+    const quality = chosenOr("quality", ["density_percentile", "prob_plausibility", "success"]);
+    const paradigm = mainParadigm(),
+      made = scatterPoints(paradigm, speed, quality);
     root.append(
       card(
         "Time against quality",
         el(
           "div",
           { class: "controls" },
-          picker("Quality", options, TIME_UI.y, (v) => {
-            TIME_UI.y = v;
-            again();
-          }),
+          picker("Quality", options, quality, (v) => set({ quality: v }), "time-quality"),
         ),
-        node,
+        paragraph(
+          `${groupTitle(paradigm)}. ${commonText(made.common)} Times are those of the machine of the run and of its load${D.methods.some((m) => m.baseline) ? "; shipped ones were taken on another machine" : ""}.`,
+        ),
+        made.points.length
+          ? chartBox(`time-${quality}`, narrow() ? 400 : 460, scatterChart(made, speed, quality))
+          : paragraph("No method has both values for these filters.", "empty"),
       ),
       timeCard(),
     );
-    const { common } = methodScatter(node, speed, TIME_UI.y, { detail: true });
-    node.before(paragraph(commonText(common)));
   },
 });
 
 function timeCard() {
   const chosen = cells(),
-    columns = ["ms_per_row", "time_explain_s", "time_fit_s", "time_s"].filter((m) => D.values[m]);
-  const lines = methodsOf(chosen)
-    .map((m) => {
-      const mine = chosen.filter((i) => CELLS.method[i] === m);
-      return {
-        m,
-        values: columns.map((c) => {
-          const v = known(mine.map((i) => at(c, i))).sort((a, b) => a - b);
-          return v.length ? quantile(v, 0.5) : null;
-        }),
-      };
-    })
-    .sort((a, b) => (a.values[0] ?? Infinity) - (b.values[0] ?? Infinity));
-  const body = lines.map((x) =>
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row", class: "method" }, methodName(x.m)),
-      x.values.map((v) => el("td", {}, fine(v))),
-    ),
-  );
-  const head = {
-    ms_per_row: "ms per row",
-    time_explain_s: "Explaining (s)",
-    time_fit_s: "Learning (s)",
-    time_s: "Together (s)",
-  };
+    names = {
+      ms_per_row: "ms per row",
+      cpu_ms_per_row: "CPU ms per row",
+      time_explain_s: "Explaining (s)",
+      time_fit_s: "Learning (s)",
+      time_s: "Together (s)",
+      time_cpu_s: "CPU (s)",
+    },
+    there = Object.keys(names).filter((m) => D.values[m]);
+  const rows = methodsOf(chosen).map((name) => {
+    const mine = chosen.filter((i) => CELLS.method[i] === name);
+    const values = Object.fromEntries(
+      there.map((c) => {
+        const v = known(mine.map((i) => at(c, i))).sort((a, b) => a - b);
+        return [c, v.length ? quantile(v, 0.5) : null];
+      }),
+    );
+    return { name, values, cells: mine.length };
+  });
+  const columns = [
+    { key: "method", title: "Method", value: (x) => METHOD[x.name].title, cell: (x) => methodName(x.name) },
+    ...there.map((c) => ({ key: c, title: names[c], value: (x) => x.values[c], cell: (x) => fine(x.values[c]) })),
+    { key: "cells", title: "Cells", value: (x) => x.cells },
+  ];
   return card(
     "Median over cells",
     paragraph(
       "Training of the predictor and of the shared density is not counted; what a method learns for itself is.",
     ),
-    sheet(
-      { class: "sticky" },
-      [el("th", { class: "text" }, "Method"), ...columns.map((c) => el("th", { scope: "col" }, head[c]))],
-      body,
-      "Times",
-    ),
+    grid({
+      id: "times",
+      columns,
+      rows,
+      order: `${there[0]} up`,
+      search: "Search methods",
+      label: "Times",
+      rowClass: (x) => rowClass(x.name),
+    }),
   );
 }
