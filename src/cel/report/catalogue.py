@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cel.benchmark.ranking import RANKED
+from cel.cf_methods import METHODS
+from cel.cf_methods.variants import VARIANTS
 from cel.errors import CelError
 from cel.metrics import METRICS
 
@@ -13,9 +15,13 @@ __all__ = [
     "COLOURS",
     "PARADIGMS",
     "RANKED",
+    "SYMBOLS",
     "MetricInfo",
     "dataset_title",
+    "is_guest",
     "method_colours",
+    "method_order",
+    "method_symbols",
     "method_title",
     "metric_info",
     "model_title",
@@ -44,7 +50,22 @@ _METHODS = {
     "tcrex": ("T-CREx", "group", "#9a7f8a"),
 }
 COLOURS = {label: colour for label, (_, _, colour) in _METHODS.items()}
-SPARE = ("#e3120b", "#2f9e44", "#1c7ed6", "#f59f00", "#ae3ec9", "#0ca678")
+SPARE = (
+    "#e3120b", "#2f9e44", "#1c7ed6", "#f59f00", "#ae3ec9", "#0ca678", "#b5651d", "#5f6c7b",
+    "#d6336c", "#74b816", "#4263eb", "#e8590c",
+)  # fmt: skip
+SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x", "triangle-down",
+)  # fmt: skip
+_TITLES = {
+    "cells": "Cells",
+    "elastic_net": "Elastic net",
+    "growing_spheres": "Growing Spheres",
+    "nearest": "Nearest row",
+    "nice": "NICE",
+    "probe": "PROBE",
+    "roar": "ROAR",
+}
 
 _DATASETS = {
     "adult": "Adult Census",
@@ -113,18 +134,43 @@ def metric_info(name: str) -> MetricInfo:
     return MetricInfo(name, title, metric.better, metric.meaning, metric.unit)
 
 
+def _variant_of(label: str) -> str:
+    """The bare name of a name with a suffix: `wachter_exact` is of `wachter`; else the name."""
+    known = VARIANTS.get(label)
+    if label in _METHODS or known is None:
+        return label
+    return known.method
+
+
+def is_guest(label: str) -> bool:
+    """Tell whether a label is neither a name of this library nor one of its methods."""
+    return label not in _METHODS and label not in VARIANTS and label not in METHODS
+
+
 def method_title(label: str) -> str:
     """Return how a method is written.
 
-    >>> method_title("globe_ce"), method_title("mine")
-    ('GLOBE-CE', 'mine')
+    >>> method_title("globe_ce"), method_title("globe_ce_informed"), method_title("mine")
+    ('GLOBE-CE', 'GLOBE-CE informed', 'mine')
     """
-    return _METHODS[label][0] if label in _METHODS else label
+    if label in _METHODS:
+        return _METHODS[label][0]
+    if label in _TITLES:
+        return _TITLES[label]
+    bare = _variant_of(label)
+    if bare != label and label.startswith(f"{bare}_"):
+        return f"{method_title(bare)} {label.removeprefix(bare)[1:].replace('_', ' ')}"
+    return label
 
 
 def scope_of(label: str) -> str:
     """Return local, global or group; a method that is not known counts as local."""
-    return _METHODS[label][1] if label in _METHODS else "local"
+    if label in _METHODS:
+        return _METHODS[label][1]
+    bare = _variant_of(label)
+    if bare in _METHODS:
+        return _METHODS[bare][1]
+    return METHODS.get(bare).scope.value if bare in METHODS else "local"
 
 
 def model_title(name: str) -> str:
@@ -147,16 +193,45 @@ def dataset_title(name: str) -> str:
 def method_colours(labels: Iterable[str]) -> dict[str, str]:
     """Return a colour per method: always the same for known ones, spare ones in turn for others.
 
+    Variants have shades of the colour of their bare name; symbols tell them apart.
+
     >>> method_colours(["dice", "mine"])
     {'dice': '#167f49', 'mine': '#e3120b'}
     """
     labels = list(labels)
-    guests = sorted(x for x in labels if x not in COLOURS)
+    guests = sorted(x for x in labels if x not in COLOURS and _variant_of(x) not in COLOURS)
     spare = {x: SPARE[i % len(SPARE)] for i, x in enumerate(guests)}
-    return {x: COLOURS.get(x) or spare[x] for x in labels}
+    out, shades = {}, dict[str, int]()
+    for x in labels:
+        bare = _variant_of(x)
+        if x in COLOURS or x in spare:
+            out[x] = COLOURS.get(x) or spare[x]
+            continue
+        shades[bare] = shades.get(bare, 0) + 1
+        out[x] = _shade(COLOURS[bare], shades[bare])
+    return out
+
+
+def _shade(colour: str, number: int) -> str:
+    """The colour darker and lighter in turn, further each time."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    share = min(0.22 * ((number + 1) // 2), 0.6)
+    goal = 0 if number % 2 else 255
+    return "#" + "".join(f"{round(p + (goal - p) * share):02x}" for p in parts)
+
+
+def method_symbols(labels: Iterable[str]) -> dict[str, str]:
+    """Return a symbol per method, in turn, so that neighbours in every list differ."""
+    return {x: SYMBOLS[i % len(SYMBOLS)] for i, x in enumerate(labels)}
 
 
 def method_order(labels: Iterable[str]) -> list[str]:
-    """Return labels in the fixed order of all tables, unknown ones last."""
+    """Return labels in the fixed order of all tables, variants behind their bare name."""
     known = list(_METHODS)
-    return sorted(labels, key=lambda x: (known.index(x) if x in known else len(known), x))
+
+    def place(label: str) -> tuple[int, bool, str]:
+        bare = _variant_of(label)
+        at = known.index(bare) if bare in known else len(known)
+        return at, bare != label, label
+
+    return sorted(labels, key=place)

@@ -18,6 +18,7 @@ from cel.report.catalogue import (
     dataset_title,
     method_colours,
     method_order,
+    method_symbols,
     method_title,
     metric_info,
     model_title,
@@ -31,10 +32,6 @@ from cel.report.tables import BASELINE, Entry, PaperTable
 from cel.result import ExplanationResult
 
 __all__ = ["page_data"]
-
-SYMBOLS = (
-    "circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x", "triangle-down",
-)  # fmt: skip
 
 
 def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
@@ -73,7 +70,7 @@ def _meta(run: RunData) -> dict[str, Any]:
 def _names(run: RunData) -> dict[str, Any]:
     cells = run.cells
     methods = method_order(set(cells["method"]))
-    colours = method_colours(methods)
+    colours, symbols = method_colours(methods), method_symbols(methods)
     sources = cells.drop_duplicates("method").set_index("method")["source"]
     paradigms = cells.groupby("method")["paradigm"].unique()
     there = set(run.scores["metric"])
@@ -87,11 +84,11 @@ def _names(run: RunData) -> dict[str, Any]:
         "methods": [
             {
                 "name": m, "title": method_title(m), "colour": colours[m],
-                "symbol": SYMBOLS[i % len(SYMBOLS)], "paradigms": list(paradigms[m]),
+                "symbol": symbols[m], "paradigms": list(paradigms[m]),
                 "baseline": sources[m] == BASELINE,
                 "settings": dict(specs[m].params) if m in specs else {},
             }
-            for i, m in enumerate(methods)
+            for m in methods
         ],
         "metrics": [vars(metric_info(m)) for m in metrics],
     }  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark.compare import paper_results
-from cel.report.catalogue import COLOURS, method_order, metric_info
+from cel.report.catalogue import is_guest, method_order, metric_info
 
 __all__ = ["COLUMNS", "Entry", "Line", "TableBuilder"]
 
@@ -115,7 +115,7 @@ class TableBuilder:
         there = set(cells["method"])
         methods = [m for m in self.methods if m in there]
         methods += method_order(there - set(methods))
-        visible = {m: m in self.methods or m not in COLOURS for m in methods}
+        visible = {m: m in self.methods or is_guest(m) for m in methods}
         entries = {
             m: [self._entry(dataset, m, k, cells[cells["method"] == m]) for k in self.metrics]
             for m in methods

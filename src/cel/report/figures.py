@@ -1,4 +1,4 @@
-"""The paper's four figures: box plots per dataset and metric."""
+"""The paper's four figures: every value as a point, per dataset and metric."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pandas as pd
 from cel.errors import MissingDependencyError
 from cel.paths import replacing
 from cel.report.catalogue import (
-    COLOURS,
     dataset_title,
+    is_guest,
     method_colours,
     method_order,
+    method_symbols,
     method_title,
     metric_info,
 )
@@ -33,9 +34,25 @@ _METRICS = (
 )  # fmt: skip
 
 
+WIDTH = 7.0  # inches, the text width of most pages in two columns
+FILES: dict[str, dict[str, Any]] = {
+    "pdf": {"metadata": {"CreationDate": None}},
+    "svg": {"metadata": {"Date": None}},
+    "png": {"dpi": 300},
+}
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "cel", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 7,
+    "axes.linewidth": 0.5,
+}  # fmt: skip
+MARKERS = {
+    "circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "cross": "P", "star": "*",
+    "hexagon": "h", "x": "X", "triangle-down": "v",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FigureSpec:
-    """A printed figure: rows are datasets, columns are metrics, boxes are methods."""
+    """A printed figure: rows are datasets, columns are metrics, points are methods."""
 
     name: str
     caption: str
@@ -89,15 +106,17 @@ def figure_parts(spec: FigureSpec, scores: pd.DataFrame) -> Parts | None:
     there, known = set(rows["metric"]), list(dict.fromkeys(rows["dataset"]))
     metrics = [next((m for m in names if m in there), "") for names in spec.metrics]
     methods = method_order(set(rows["method"]))
-    printed = [m for m in methods if m in spec.methods or m not in COLOURS]
+    printed = [m for m in methods if m in spec.methods or is_guest(m)]
     datasets = [d for d in spec.datasets if d in known]
     return Parts(datasets or known, printed or methods, [m for m in metrics if m], known, methods)
 
 
 def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write each figure that the run can fill as SVG and PNG; return the files.
+    """Write each figure that the run can fill as PDF, SVG and PNG; return the files.
 
-    A box holds the values of all folds and models.
+    A figure is as wide as the text of a page; type stays readable at that size. Every value of a
+    fold and model is a point with the method's own marker, the line is their median. A panel in
+    which all values are equal says so instead of drawing them.
     """
     try:
         import matplotlib
@@ -107,19 +126,18 @@ def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     out = []
-    style: dict[Any, Any] = {"svg.hashsalt": "cel", "svg.fonttype": "none", "font.size": 7.5}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(STYLE):
         for spec in FIGURES:
             parts = figure_parts(spec, scores)
             if parts is None:
                 continue
             rows = scores[scores["paradigm"] == spec.paradigm]
-            size = (2.1 * len(parts.metrics) + 0.6, 1.35 * len(parts.datasets) + 0.9)
+            size = (WIDTH, 1.02 * len(parts.datasets) + 0.75)
             figure = Figure(figsize=size, layout="constrained")
             _draw(figure, parts, rows)
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, saved twice
-            for ending, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 160})):
+            figure.set_layout_engine("none")  # laid out once, saved three times
+            for ending, options in FILES.items():
                 path = folder / f"{spec.name}.{ending}"
                 replacing(path, partial(figure.savefig, format=ending, **options))
                 out.append(path)
@@ -129,21 +147,33 @@ def write_figures(scores: pd.DataFrame, folder: Path) -> list[Path]:
 def _draw(figure: Any, parts: Parts, rows: pd.DataFrame) -> None:
     shape = (len(parts.datasets), len(parts.metrics))
     axes = figure.subplots(*shape, squeeze=False)
-    colours = method_colours(parts.methods)
+    paint, shapes = method_colours(parts.methods), method_symbols(parts.methods)
     known = dict(iter(rows.groupby(["dataset", "metric", "method"])["value"]))
     for i, dataset in enumerate(parts.datasets):
         for j, metric in enumerate(parts.metrics):
             values = [_known(known, dataset, metric, m) for m in parts.methods]
-            _boxes(axes[i, j], values, [colours[m] for m in parts.methods], metric)
+            marks = [(paint[m], MARKERS[shapes[m]]) for m in parts.methods]
+            _points(axes[i, j], values, marks, metric)
             if i == 0:
                 info = metric_info(metric)
-                axes[i, j].set_title(f"{info.title} {info.arrow}", fontsize=8.5)
-        axes[i, 0].set_ylabel(_label(dataset_title(dataset)))
-    from matplotlib.patches import Patch
+                axes[i, j].set_title(f"{_label(_short(info.title))} {info.arrow}", fontsize=7.5)
+        axes[i, 0].set_ylabel(_label(dataset_title(dataset)), fontsize=7.5)
+    from matplotlib.lines import Line2D
 
-    marks = [Patch(facecolor=colours[m], label=_label(method_title(m))) for m in parts.methods]
-    columns = min(len(marks), max(2, 2 * len(parts.metrics) - 2))
-    figure.legend(handles=marks, loc="outside lower center", ncols=columns, frameon=False)
+    marks = [
+        Line2D([], [], linestyle="", color=paint[m], marker=MARKERS[shapes[m]], markersize=4,
+               label=_label(method_title(m)))
+        for m in parts.methods
+    ]  # fmt: skip
+    figure.legend(
+        handles=marks, loc="outside lower center", ncols=min(len(marks), 7), frameon=False,
+        fontsize=7, columnspacing=1.0, handletextpad=0.2,
+    )  # fmt: skip
+
+
+def _short(title: str) -> str:
+    """A title that fits over a narrow panel."""
+    return title.replace(" (columns)", "").replace("L2-Hamming", "L2-Ham.")
 
 
 def _label(text: str) -> str:
@@ -157,32 +187,43 @@ def _known(table: dict[Any, pd.Series], dataset: str, metric: str, method: str) 
     return np.array([]) if values is None else values.dropna().to_numpy(float)
 
 
-def _boxes(axis: Any, values: list[np.ndarray], colours: list[str], metric: str) -> None:
-    drawn = axis.boxplot(
-        values, widths=0.65, patch_artist=True, showfliers=True,
-        medianprops={"color": "black", "linewidth": 0.9},
-        flierprops={"marker": ".", "markersize": 2.5},
-    )  # fmt: skip
-    for box, colour in zip(drawn["boxes"], colours, strict=True):
-        box.set(facecolor=colour, linewidth=0.6)
+def _points(
+    axis: Any, values: list[np.ndarray], marks: list[tuple[str, str]], metric: str
+) -> None:
     axis.set_xticks([])
-    axis.tick_params(length=2, width=0.5)
+    axis.tick_params(length=2, width=0.5, labelsize=6.5, pad=1.5)
     axis.grid(axis="y", linewidth=0.3, alpha=0.6)
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    _scale(axis, np.concatenate(values) if values else np.array([]), metric)
+    everything = np.concatenate(values) if values else np.array([])
+    if not len(everything) or np.ptp(everything) <= 1e-3 * max(1e-3, np.abs(everything).max()):
+        told = f"all {everything[0]:.3g}" if len(everything) else "no value"
+        axis.text(0.5, 0.5, told, transform=axis.transAxes, ha="center", va="center", fontsize=6.5)
+        axis.set_yticks([])
+        return
+    _scale(axis, everything, metric)
+    for i, (mine, (paint, shape)) in enumerate(zip(values, marks, strict=True)):
+        across = i + np.linspace(-0.25, 0.25, len(mine)) if len(mine) > 1 else np.array([i])
+        axis.plot(
+            across[: len(mine)], mine, linestyle="", marker=shape, color=paint, markersize=2.6,
+            markeredgewidth=0.3, alpha=0.9,
+        )  # fmt: skip
+        if len(mine):
+            axis.hlines(np.median(mine), i - 0.38, i + 0.38, color="black", linewidth=0.8)
+    axis.set_xlim(-0.7, len(values) - 0.3)
 
 
 def _scale(axis: Any, values: np.ndarray, metric: str) -> None:
     """Logarithmic for times, and where a few values would flatten all the others."""
-    if not len(values):
-        axis.text(0.5, 0.5, "no value", transform=axis.transAxes, ha="center", va="center")
-        axis.set_yticks([])
-        return
-    if metric_info(metric).unit == "share":
-        axis.set_ylim(-0.04, 1.04)
-    elif metric.startswith(("time_", "ms_")) and values.min() > 0:
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    if metric.startswith(("time_", "ms_", "cpu_")) and values.min() > 0:
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(numticks=4))
+        axis.minorticks_off()
     elif np.ptp(values) > 1000:
         axis.set_yscale("symlog", linthresh=10)
+        axis.minorticks_off()
+    else:
+        axis.yaxis.set_major_locator(MaxNLocator(4))
