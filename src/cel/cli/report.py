@@ -37,7 +37,7 @@ def report(
 ) -> None:
     """Write the report of a run, of several, or of the shipped scores.
 
-    Without plotly or matplotlib the parts that need neither are still written.
+    Without matplotlib everything but the figures is still written.
     """
     from cel.report import write_report, write_shipped_report
 
