@@ -40,7 +40,7 @@ def decision_map(
     from cel.models import load_model
 
     try:
-        model = load_model(path)
+        model: Any = load_model(path)
     except (CelError, OSError, ValueError, KeyError):
         return None  # the picture is left out; `cel run` repairs the file
     points = np.concatenate([np.concatenate([r.x_origs, r.x_cfs]) for r in results.values()])

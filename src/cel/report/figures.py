@@ -160,13 +160,13 @@ def _draw(figure: Any, parts: Parts, rows: pd.DataFrame) -> None:
         axes[i, 0].set_ylabel(_label(dataset_title(dataset)), fontsize=7.5)
     from matplotlib.lines import Line2D
 
-    marks = [
+    handles = [
         Line2D([], [], linestyle="", color=paint[m], marker=MARKERS[shapes[m]], markersize=4,
                label=_label(method_title(m)))
         for m in parts.methods
     ]  # fmt: skip
     figure.legend(
-        handles=marks, loc="outside lower center", ncols=min(len(marks), 7), frameon=False,
+        handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False,
         fontsize=7, columnspacing=1.0, handletextpad=0.2,
     )  # fmt: skip
 
