@@ -2,20 +2,32 @@
 
 A state is a box: a set of cells for each axis. Its price is at least the sum of the cheapest cells
 of its axes; what a tree sum can reach in it is at most the sum of the best leaves that the box
-meets. States are popped in the order of their floors, many rows together.
+meets. The same bound with one axis at a single cell tells which cells cannot be part of an answer;
+they are struck out before a box is split. States are popped in the order of their floors, the best
+ones of many rows at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
+from cel.search.profiles import cell_ceilings, sums_at
 
-__all__ = ["BoxProblem", "ceilings"]
+__all__ = ["BoxProblem", "Bounds", "branch_and_bound", "ceilings"]
 
+TINY = 1e-9
+ROUNDS = 2  # times that cells are struck out before a box is split
 _CHUNK = 2**20  # words at a time
+
+Check = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(points (R, A), rows (R,)) -> whether they keep the constraints between features."""
+Strike = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(boxes (R, C), rows (R,)) -> the boxes without cells that no legal point can have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +41,8 @@ class BoxProblem:
         tables: for each form its leaf values, as `LeafBits.table` makes them.
         const: (n, Q) constants: a point is certainly good where every form + const >= 0.
         slack: (Q,) a box is certainly bad where a ceiling + const + slack < 0.
+        legal: which points keep the constraints between features; None: all.
+        strike: what these constraints strike out of boxes; None: nothing.
     """
 
     offset: np.ndarray
@@ -37,28 +51,206 @@ class BoxProblem:
     tables: tuple[np.ndarray, ...]
     const: np.ndarray
     slack: np.ndarray
+    legal: Check | None = None
+    strike: Strike | None = None
 
     @property
-    def axes(self) -> int:
-        """Number of axes."""
-        return len(self.offset) - 1
+    def owner(self) -> np.ndarray:
+        """(C,) axis of each cell."""
+        return np.repeat(np.arange(len(self.offset) - 1), np.diff(self.offset))
+
+    def margin(self, cells: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tell which points (R, A) are certainly good, and which may be."""
+        good, maybe = np.ones(len(cells), dtype=bool), np.ones(len(cells), dtype=bool)
+        for q, (bits, table) in enumerate(zip(self.bits, self.tables, strict=True)):
+            form = sums_at(bits, table[None], cells)[:, 0] + self.const[rows, q]
+            good &= form >= 0
+            maybe &= form + self.slack[q] >= 0
+        return good, maybe
 
 
-def _union(words: np.ndarray, boxes: np.ndarray, offset: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """What a search has proved.
+
+    Attributes:
+        best: the cheapest points.
+        bound: (n,) no answer costs less; infinite where none exists.
+        done: (n,) bool, whether the search ended by itself.
+        nodes: (n,) boxes that were looked at.
+    """
+
+    best: Incumbents
+    bound: np.ndarray
+    done: np.ndarray
+    nodes: np.ndarray
+
+
+def _unions(words: np.ndarray, boxes: np.ndarray, owner: np.ndarray, axes: int) -> np.ndarray:
     """Return the bits (R, A, T W) that some cell of each axis of the boxes (R, C) allows."""
-    out = np.empty((len(boxes), len(offset) - 1, words.shape[1]), dtype=np.uint64)
-    size = max(1, _CHUNK // words.size)
-    for i in range(0, len(boxes), size):
-        part = np.where(boxes[i : i + size, :, None], words, np.uint64(0))
-        np.bitwise_or.reduceat(part, offset[:-1], axis=1, out=out[i : i + size])
-    return out
+    row, cell = np.nonzero(boxes)
+    key = row * axes + owner[cell]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    joined = np.bitwise_or.reduceat(words[cell], starts, axis=0)
+    return np.asarray(joined.reshape(len(boxes), axes, -1))
 
 
 def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return upper bounds of the margin in boxes (R, C) of some rows, shape (R,)."""
     out = np.full(len(boxes), np.inf)
-    for q, (bits, table) in enumerate(zip(problem.bits, problem.tables, strict=True)):
-        meet = np.bitwise_and.reduce(_union(bits.words, boxes, problem.offset), axis=1)
-        best = table[bits.find(meet)].sum(1)
-        out = np.minimum(out, best + problem.const[rows, q] + problem.slack[q])
+    size = max(1, _CHUNK // max(problem.bits[0].words.size, 1)) if problem.bits else 1
+    for i in range(0, len(boxes), size):
+        part = slice(i, i + size)
+        for q, (bits, table) in enumerate(zip(problem.bits, problem.tables, strict=True)):
+            unions = _unions(bits.words, boxes[part], problem.owner, len(problem.offset) - 1)
+            best = table[bits.find(np.bitwise_and.reduce(unions, axis=1))].sum(1)
+            bound = best + problem.const[rows[part], q] + problem.slack[q]
+            out[part] = np.minimum(out[part], bound)
     return out
+
+
+class _Search:
+    """The open boxes of all rows."""
+
+    def __init__(self, problem: BoxProblem, best: Incumbents, nodes: int, width: int) -> None:
+        self.problem, self.best, self.limit, self.width = problem, best, nodes, width
+        self.owner, self.axes = problem.owner, len(problem.offset) - 1
+        n = len(problem.price)
+        self.begin = problem.offset[:-1]
+        self.nodes = np.zeros(n, dtype=np.int64)
+        self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
+        self.box = np.isfinite(problem.price)
+        self.row = np.arange(n)
+        self.floor = self._floors(self.box, self.row)
+
+    def _cheapest(self, boxes: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return price (R, C) with infinity outside the boxes, and its least value per axis."""
+        price = np.where(boxes, self.problem.price[rows], np.inf)
+        return price, np.minimum.reduceat(price, self.begin, axis=1)
+
+    def _floors(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self._cheapest(boxes, rows)[1].sum(1))
+
+    def take(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best open boxes of every row that is not done, and drop closed ones."""
+        alive = (self.floor < self.best.cost[self.row] - TINY) & (self.nodes[self.row] < self.limit)
+        keep = alive | (self.nodes[self.row] >= self.limit)
+        order = np.lexsort((self.floor, self.row))
+        order = order[keep[order]]
+        row = self.row[order]
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        rank = np.arange(len(row)) - np.repeat(first, np.diff(np.append(first, len(row))))
+        taken = order[alive[order] & (rank < self.width)]
+        boxes, rows = self.box[taken], self.row[taken]
+        left = np.setdiff1d(order, taken, assume_unique=True)
+        self.box, self.row, self.floor = self.box[left], self.row[left], self.floor[left]
+        np.add.at(self.nodes, rows, 1)
+        return boxes, rows
+
+    def put(self, boxes: np.ndarray, rows: np.ndarray) -> None:
+        """Open boxes that may still hold something cheaper."""
+        floor = self._floors(boxes, rows)
+        good = floor < self.best.cost[rows] - TINY
+        self.box = np.concatenate([self.box, boxes[good]])
+        self.row = np.concatenate([self.row, rows[good]])
+        self.floor = np.concatenate([self.floor, floor[good]])
+
+    def strike(
+        self, boxes: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what is left of boxes, their rows, and the ceilings (R, C) of their cells."""
+        p = self.problem
+        for _ in range(ROUNDS):
+            price, least = self._cheapest(boxes, rows)
+            spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
+            boxes = price < spare[:, self.owner] - TINY
+            if p.strike is not None:
+                boxes = p.strike(boxes, rows)
+            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+            boxes, rows = boxes[some], rows[some]
+            if not len(rows):
+                break
+            before = boxes.sum()
+            high = np.full(boxes.shape, np.inf)
+            for q, (bits, table) in enumerate(zip(p.bits, p.tables, strict=True)):
+                unions = _unions(bits.words, boxes, self.owner, self.axes)
+                _, cells = cell_ceilings(bits, table, unions)
+                high = np.minimum(high, cells + (p.const[rows, q] + p.slack[q])[:, None])
+            boxes = boxes & (high >= 0)
+            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+            boxes, rows, high = boxes[some], rows[some], high[some]
+            if boxes.sum() > 0.8 * before:
+                break
+        if not len(rows):
+            return boxes, rows, np.zeros(boxes.shape)
+        return boxes, rows, high
+
+    def close(
+        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Try the cheapest point of each box; return the boxes that it does not settle."""
+        price, least = self._cheapest(boxes, rows)
+        point = self._points(price)
+        good, maybe = self.problem.margin(point, rows)
+        if self.problem.legal is not None:
+            legal = self.problem.legal(point, rows)
+            good, maybe = good & legal, maybe & legal
+        cost = least.sum(1)
+        self.best.offer(rows[good], point[good], cost[good])
+        hidden = maybe & ~good
+        np.minimum.at(self.grey, rows[hidden], cost[hidden])
+        several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
+        left = ~good & several.any(1)
+        return boxes[left], rows[left], high[left], point[left]
+
+    def _points(self, price: np.ndarray) -> np.ndarray:
+        """Return the cheapest cell of each axis (R, A); ties go to the earlier one."""
+        out = np.empty((len(price), self.axes), dtype=np.int64)
+        for a, (b, e) in enumerate(zip(self.begin, self.problem.offset[1:], strict=True)):
+            out[:, a] = b + price[:, b:e].argmin(1)
+        return out
+
+    def split(
+        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray, point: np.ndarray
+    ) -> None:
+        """Split the axis whose cheapest cell promises least: stay, below it, above it."""
+        several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
+        promise = np.where(several, np.take_along_axis(high, point, 1), np.inf)
+        axis = promise.argmin(1)
+        at = np.take_along_axis(point, axis[:, None], 1)
+        cell = np.arange(boxes.shape[1])
+        own = self.owner == axis[:, None]
+        for part in (cell == at, cell < at, cell > at):
+            child = boxes & (~own | part)
+            some = (child & own).any(1)
+            self.put(child[some], rows[some])
+
+
+def branch_and_bound(
+    problem: BoxProblem, best: Incumbents, *, nodes: int, width: int = 16, expired: Callable[[], bool]
+) -> Bounds:
+    """Return the cheapest points and proved bounds of all rows.
+
+    Args:
+        problem: the rows.
+        best: points that are known already; improved in place.
+        nodes: most boxes per row.
+        width: boxes of one row that are looked at together.
+        expired: asked between rounds; true ends the search.
+    """
+    search = _Search(problem, best, nodes, width)
+    while not expired():
+        boxes, rows = search.take()
+        if not len(rows):
+            break
+        size = max(1, _CHUNK // 64 // max(len(search.owner), 1) + 64)
+        for i in range(0, len(rows), size):
+            part = slice(i, i + size)
+            struck, their, high = search.strike(boxes[part], rows[part])
+            if len(their):
+                search.split(*search.close(struck, their, high))
+    bound = np.minimum(best.cost, search.grey)
+    np.minimum.at(bound, search.row, search.floor)
+    open_ = np.zeros(len(bound), dtype=bool)
+    open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
+    return Bounds(best, bound * (1 - 1e-12), ~open_ & np.isinf(search.grey), search.nodes)
