@@ -18,14 +18,15 @@ from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import cell_ceilings, sums_at
 
-__all__ = ["BoxProblem", "Bounds", "branch_and_bound", "ceilings"]
+__all__ = ["Bounds", "BoxProblem", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
 ROUNDS = 2  # times that cells are struck out before a box is split
 _CHUNK = 2**20  # words at a time
 
-Check = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(points (R, A), rows (R,)) -> whether they keep the constraints between features."""
+Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""(points (R, A), rows (R,)) -> whether they keep the constraints between features, and whether
+other values of the same cells might."""
 Strike = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(boxes (R, C), rows (R,)) -> the boxes without cells that no legal point can have."""
 
@@ -41,7 +42,7 @@ class BoxProblem:
         tables: for each form its leaf values, as `LeafBits.table` makes them.
         const: (n, Q) constants: a point is certainly good where every form + const >= 0.
         slack: (Q,) a box is certainly bad where a ceiling + const + slack < 0.
-        legal: which points keep the constraints between features; None: all.
+        legal: which points keep the constraints between features, or might; None: all do.
         strike: what these constraints strike out of boxes; None: nothing.
     """
 
@@ -133,8 +134,9 @@ class _Search:
 
     def take(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
-        alive = (self.floor < self.best.cost[self.row] - TINY) & (self.nodes[self.row] < self.limit)
-        keep = alive | (self.nodes[self.row] >= self.limit)
+        spent = self.nodes[self.row] >= self.limit
+        alive = (self.floor < self.best.cost[self.row] - TINY) & ~spent
+        keep = alive | spent
         order = np.lexsort((self.floor, self.row))
         order = order[keep[order]]
         row = self.row[order]
@@ -193,14 +195,14 @@ class _Search:
         point = self._points(price)
         good, maybe = self.problem.margin(point, rows)
         if self.problem.legal is not None:
-            legal = self.problem.legal(point, rows)
-            good, maybe = good & legal, maybe & legal
+            legal, might = self.problem.legal(point, rows)
+            good, maybe = good & legal, maybe & might
         cost = least.sum(1)
         self.best.offer(rows[good], point[good], cost[good])
-        hidden = maybe & ~good
+        single = (np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) == 1).all(1)
+        hidden = maybe & ~good & single
         np.minimum.at(self.grey, rows[hidden], cost[hidden])
-        several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
-        left = ~good & several.any(1)
+        left = ~good & ~single
         return boxes[left], rows[left], high[left], point[left]
 
     def _points(self, price: np.ndarray) -> np.ndarray:
@@ -227,7 +229,12 @@ class _Search:
 
 
 def branch_and_bound(
-    problem: BoxProblem, best: Incumbents, *, nodes: int, width: int = 16, expired: Callable[[], bool]
+    problem: BoxProblem,
+    best: Incumbents,
+    *,
+    nodes: int,
+    expired: Callable[[], bool],
+    width: int = 8,
 ) -> Bounds:
     """Return the cheapest points and proved bounds of all rows.
 
@@ -235,8 +242,8 @@ def branch_and_bound(
         problem: the rows.
         best: points that are known already; improved in place.
         nodes: most boxes per row.
-        width: boxes of one row that are looked at together.
         expired: asked between rounds; true ends the search.
+        width: boxes of one row that are looked at together.
     """
     search = _Search(problem, best, nodes, width)
     while not expired():
@@ -253,4 +260,5 @@ def branch_and_bound(
     np.minimum.at(bound, search.row, search.floor)
     open_ = np.zeros(len(bound), dtype=bool)
     open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
-    return Bounds(best, bound * (1 - 1e-12), ~open_ & np.isinf(search.grey), search.nodes)
+    done = ~open_ & (search.grey >= best.cost - TINY)
+    return Bounds(best, bound * (1 - 1e-12), done, search.nodes)

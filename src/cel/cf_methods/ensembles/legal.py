@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Legal:
         excused: (n, i) implications that the rows break themselves.
         weights: (r, A) coefficients of the relations.
         bounds: (n, r) their bounds, widened where the rows break them, rounding included.
+        loose: (r,) bool, relations with a continuous feature: a cell has more than one value.
     """
 
     owner: np.ndarray
@@ -31,6 +32,7 @@ class Legal:
     excused: np.ndarray
     weights: np.ndarray
     bounds: np.ndarray
+    loose: np.ndarray
 
     @classmethod
     def of(cls, axes: Axes, region: Region) -> Legal:
@@ -58,7 +60,9 @@ class Legal:
         tolerance = region.layout.tolerance.cpu().double().numpy()[first]
         bounds = np.maximum(np.array([r.bound for r in relations]), left)
         slack = 0.5 * np.abs(weights) @ tolerance  # half of what verification allows
-        return cls(axes.owner, implications, excused, weights, bounds + slack)
+        single = np.array([len(axes.edges[a]) > 0 and axes.levels[a] for a in range(len(space))])
+        loose = np.asarray((np.abs(weights[:, ~single]) > 0).any(1))
+        return cls(axes.owner, implications, excused, weights, bounds + slack, loose)
 
     def __bool__(self) -> bool:
         return bool(self.implications) or bool(len(self.weights))
@@ -66,8 +70,9 @@ class Legal:
     def select(self, rows: np.ndarray) -> Legal:
         """Return the rules of some rows."""
         return Legal(
-            self.owner, self.implications, self.excused[rows], self.weights, self.bounds[rows]
-        )
+            self.owner, self.implications, self.excused[rows], self.weights, self.bounds[rows],
+            self.loose,
+        )  # fmt: skip
 
     def moves(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Tell which single moves (R, C) of points (R, A) end at a legal point."""
@@ -87,6 +92,28 @@ class Legal:
                 left = (now @ w)[:, None] + change * w[self.owner]
                 out &= left <= self.bounds[rows, i][:, None]
         return out
+
+    def strike(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return boxes (R, C) without cells that an implication excludes."""
+        out = boxes
+        for i, (a, when, b, then) in enumerate(self.implications):
+            bound = ~self.excused[rows, i]
+            own, other = self.owner == a, self.owner == b
+            must = bound & ~(out & own & ~when).any(1)
+            out = out & ~(must[:, None] & other & ~then)
+            cannot = bound & ~(out & other & then).any(1)
+            out = out & ~(cannot[:, None] & own & when)
+        return out
+
+    def might(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Tell which points (R, A) other values of their cells might make legal."""
+        if not self.loose.any():
+            return self.holds(cells, number, rows)
+        strict = replace(
+            self, weights=self.weights[~self.loose], bounds=self.bounds[:, ~self.loose],
+            loose=self.loose[~self.loose],
+        )  # fmt: skip
+        return strict.holds(cells, number, rows)
 
     def holds(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Tell which points (R, A) are legal; `number` (R, C) are the values of their cells."""

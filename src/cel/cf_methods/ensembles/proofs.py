@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
+
 import numpy as np
 
 from cel.cf_methods.ensembles.cell_table import CellTable
@@ -9,8 +12,9 @@ from cel.cf_methods.ensembles.demands import Group
 from cel.models.trees import TreeView
 from cel.search.branch import BoxProblem, ceilings
 from cel.search.leaf_bits import LeafBits
+from cel.space.serialize import space_to_dict
 
-__all__ = ["box_problem", "hopeless_rows"]
+__all__ = ["box_problem", "hopeless_rows", "proof_scope"]
 
 
 def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
@@ -21,9 +25,16 @@ def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
         one = LeafBits(view.boxes, view.boxes.ranked(value))
         bits.append(one)
         tables.append(one.table(value))
+    legal = table.legal
+
+    def check(cells: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        number = table.number[rows]
+        return legal.holds(cells, number, rows), legal.might(cells, number, rows)
+
     return BoxProblem(
-        view.axes.offset, table.price, tuple(bits), tuple(tables), group.const, group.slack
-    )
+        view.axes.offset, table.price, tuple(bits), tuple(tables), group.const, group.slack,
+        legal=check if legal else None, strike=legal.strike if legal.implications else None,
+    )  # fmt: skip
 
 
 def hopeless_rows(view: TreeView, group: Group, table: CellTable) -> np.ndarray:
@@ -35,3 +46,16 @@ def hopeless_rows(view: TreeView, group: Group, table: CellTable) -> np.ndarray:
     problem = box_problem(view, group, table)
     rows = np.arange(len(table))
     return np.asarray(ceilings(problem, np.isfinite(table.price), rows) < 0)
+
+
+def proof_scope(view: TreeView) -> dict[str, str]:
+    """Return fingerprints of what a proof speaks of: the space and the trees."""
+    space = json.dumps(space_to_dict(view.axes.space), sort_keys=True, default=str)
+    trees = sha256()
+    for part in (view.boxes.tree, view.boxes.low, view.boxes.high, view.boxes.mask, view.value,
+                 view.base, *view.axes.edges):  # fmt: skip
+        trees.update(np.ascontiguousarray(part).tobytes())
+    return {
+        "space": sha256(space.encode()).hexdigest()[:16],
+        "trees": trees.hexdigest()[:16],
+    }

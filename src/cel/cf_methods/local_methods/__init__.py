@@ -10,6 +10,7 @@ from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.nearest import NearestInstance
@@ -35,6 +36,7 @@ __all__ = [
     "Artelt",
     "CellSearch",
     "DiCE",
+    "ExactTree",
     "GrowingSpheres",
     "NearestInstance",
     "Wachter",

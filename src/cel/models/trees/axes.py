@@ -10,10 +10,12 @@ import numpy as np
 from cel.errors import UnsupportedError
 from cel.models.trees.forest import Forest
 from cel.space import Feature, FeatureSpace
+from cel.space.constraints import LinearRelation
 
 __all__ = ["Axes", "Splits", "find_axes"]
 
 MOST_LEVELS = 4096
+MOST_RELATED = 512
 _SIGN = np.int32(-(2**31))
 
 
@@ -30,12 +32,14 @@ class Axes:
         offset: (A + 1,) first cell of each axis.
         edges: for each axis the float32 upper ends of all cells but the last.
         labels: (A,) bool, whether the cells are categories of a one-hot block.
+        levels: (A,) bool, whether every cell is a single value.
     """
 
     space: FeatureSpace
     offset: np.ndarray
     edges: tuple[np.ndarray, ...]
     labels: np.ndarray
+    levels: np.ndarray
 
     @property
     def count(self) -> int:
@@ -88,7 +92,8 @@ def find_axes(forest: Forest, matrix: Any, space: FeatureSpace) -> tuple[Axes, S
     axis[inner] = matrix.owner[forest.column[inner]]
     by_subset = np.zeros(len(space), dtype=bool)
     by_subset[axis[forest.subset >= 0]] = True
-    levels = {a: _levels(f, bool(by_subset[a])) for a, f in enumerate(space)}
+    related = _related(space)
+    levels = {a: _levels(f, bool(by_subset[a]), related) for a, f in enumerate(space)}
     finite = {a: rows for a, rows in levels.items() if rows is not None}
     cut = np.full(len(axis), -1)
     edges, sizes = [], []
@@ -107,17 +112,31 @@ def find_axes(forest: Forest, matrix: Any, space: FeatureSpace) -> tuple[Axes, S
     table, tables = _tables(forest, matrix, space, axis, finite)
     labels = np.array([f.one_hot for f in space], dtype=bool)
     offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Axes(space, offset, tuple(edges), labels), Splits(axis, cut, table, tables)
+    single = np.array([a in finite for a in range(len(space))], dtype=bool)
+    return Axes(space, offset, tuple(edges), labels, single), Splits(axis, cut, table, tables)
 
 
-def _levels(f: Feature, by_subset: bool) -> np.ndarray | None:
+def _related(space: FeatureSpace) -> set[str]:
+    """Return whole-number features of linear relations: each of their values gets a cell."""
+    names = {n for c in space.constraints if isinstance(c, LinearRelation) for n in c.features}
+    few = {n for n in names if space[n].step and _count(space[n]) <= MOST_RELATED}
+    return {n for n in few if _count(space[n]) > 0}
+
+
+def _count(f: Feature) -> int:
+    if not (f.step and np.isfinite(f.upper - f.anchor)):
+        return 0
+    return round((f.upper - f.anchor) / f.step) + 1
+
+
+def _levels(f: Feature, by_subset: bool, related: set[str]) -> np.ndarray | None:
     """Return the encoded values of a feature that has few of them: (k,), or one row per label."""
     if f.one_hot:
         return np.eye(len(f.columns), dtype=np.float32)
     if f.kind == "ordinal":
         count = len(f.categories)
-    elif by_subset and f.step:
-        count = round((f.upper - f.anchor) / f.step) + 1
+    elif f.name in related or (by_subset and f.step):
+        count = _count(f)
     elif by_subset:
         raise UnsupportedError(
             f"the trees split {f.name!r} by category, but the space says it is continuous; "
