@@ -102,7 +102,8 @@ def coordinate_search(
         starts: first moves that are followed.
         steps: longest walk.
         polish: rounds of lowering and exchanging.
-        rank: (n,) which one of the best first moves each row follows alone, instead of `starts`.
+        rank: (n,) which one of the best first moves each row follows alone, instead of `starts`;
+            nothing is exchanged then, so that different first moves stay different answers.
         extra: (points (R, A), their rows (R,)) that are lowered, too, where they suffice.
     """
     owner = np.repeat(np.arange(len(bits.boxes.offset) - 1), np.diff(bits.boxes.offset))
@@ -131,7 +132,7 @@ def coordinate_search(
         inside = demand.margin(sums_at(bits, demand.tables, points), their) >= 0
         points, their = lower(bits, demand, moves, points[inside], their[inside], owner)
         found.offer(their, points, moves.cost(points, their))
-    _polish(engine, found, polish)
+    _polish(engine, found, polish, exchange=rank is None)
     return found
 
 
@@ -221,7 +222,7 @@ def lower(
     return cells, rows
 
 
-def _polish(engine: _Engine, found: Incumbents, rounds: int) -> None:
+def _polish(engine: _Engine, found: Incumbents, rounds: int, *, exchange: bool) -> None:
     rows = np.flatnonzero(np.isfinite(found.cost))
     for _ in range(rounds):
         if not len(rows):
@@ -231,7 +232,8 @@ def _polish(engine: _Engine, found: Incumbents, rounds: int) -> None:
             engine.bits, engine.demand, engine.moves, found.cells[rows], rows, engine.owner
         )
         found.offer(rows, cells, engine.moves.cost(cells, rows))
-        _exchange(engine, found, rows)
+        if exchange:
+            _exchange(engine, found, rows)
         rows = rows[found.cost[rows] < before - TINY]
 
 

@@ -68,7 +68,10 @@ class CellTable:
                 open_ = open_ & np.where(
                     above, to <= high[:, [column]] + slack, to >= low[:, [column]] - slack
                 )
-                far = np.abs(to.astype(np.float64) - x[:, [column]]) / scale[column]
+                far = np.abs(to.astype(np.float64) - x[:, [column]])
+                if f.is_discrete:  # snapping takes such a value for the row's own
+                    open_ = open_ & (far > tolerance[column])
+                far = far / scale[column]
                 price[:, part] = np.where(open_, f.weight * far + beta, np.inf)
                 number[:, part] = np.where(own, x[:, [column]], to)
             price[:, part] = np.where(own, 0.0, price[:, part])

@@ -11,8 +11,11 @@ from cel.errors import UnsupportedError
 
 __all__ = ["Forest", "Link", "Operator", "join"]
 
-Operator = Literal["le", "le32", "lt32"]
-"""When a number goes left: `v <= t`, `float32(v) <= t`, or `float32(v) < t`."""
+Operator = Literal["le", "le0", "le32", "lt32"]
+"""When a number goes left: `v <= t` ("le0": what LightGBM takes for zero is zero),
+`float32(v) <= t`, or `float32(v) < t`."""
+
+ZERO = float(np.float32(1e-35))  # LightGBM drops smaller values
 
 Link = Literal["softmax", "mean", "identity"]
 """What sums of leaves are: logits, averaged probabilities, or predicted values."""
@@ -62,6 +65,8 @@ class Forest:
         t = self.threshold[node]
         if self.operator == "le":
             return np.asarray(value <= t)
+        if self.operator == "le0":
+            return np.asarray(np.where(np.abs(value) <= ZERO, 0.0, value) <= t)
         narrow = value.astype(np.float32)
         if self.operator == "le32":
             return np.asarray(narrow.astype(np.float64) <= t)

@@ -39,7 +39,7 @@ def parse_lightgbm(model: Any) -> Forest:
         _lightgbm_tree(b, 1 if binary else i % outputs, width, factor)
         for i, b in enumerate(blocks)
     ]
-    return join(trees, base=np.zeros(width), operator="le", link=link)
+    return join(trees, base=np.zeros(width), operator="le0", link=link)
 
 
 def _lightgbm_link(objective: list[str], outputs: int) -> tuple[Link, float]:
