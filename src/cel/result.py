@@ -34,6 +34,8 @@ class EvaluationContext:
         density: a density over encoded rows, or None.
         levels: log-densities of all training rows under `density`, from which thresholds follow
             (`cel.models.generative.levels.DensityLevels`), or None to compute them from `x_train`.
+        judges: further densities by name, which no method has seen; if there are any, density
+            scores are theirs.
         x_train: (m, d) encoded training rows, or None.
         y_train: (m,) or (m, o) what the model predicts for them, or None.
         x_test: (t, d) held-out rows, or None.
@@ -43,6 +45,7 @@ class EvaluationContext:
     model: Any = None
     density: Any = None
     levels: Any = None
+    judges: Mapping[str, Any] = field(default_factory=dict)
     x_train: np.ndarray | None = None
     y_train: np.ndarray | None = None
     x_test: np.ndarray | None = None

@@ -23,6 +23,7 @@ RESULT = example()
 METHOD = ExampleMethod(RESULT.context.model)
 OPTIONAL = {
     "density": ("density",),
+    "coach": ("density",),
     "train": ("x_train", "y_train"),
     "test": ("x_test", "y_test"),
 }
@@ -75,6 +76,7 @@ def test_what_is_missing_becomes_a_reason(name):
     without = {
         "model": lambda: score(name, result, replace(result.context, model=None)),
         "density": lambda: score(name, result, replace(result.context, density=None)),
+        "coach": lambda: score(name, result, replace(result.context, density=None)),
         "train": lambda: score(name, result, replace(result.context, x_train=None)),
         "test": lambda: score(name, result, replace(result.context, x_test=None)),
         "sets": lambda: score(name, replace(result, x_sets=None)),

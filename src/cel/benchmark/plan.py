@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cel.benchmark.keys import key_of
+from cel.benchmark.printed_form import card_of, is_constrained
 from cel.benchmark.spec import MethodSpec, Suite
 from cel.cf_methods import METHODS, BaseCounterfactualMethod
 from cel.errors import ConfigError
@@ -23,7 +24,7 @@ __all__ = [
     "paradigms_of",
 ]
 
-STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "explain": 2, "score": 2}
+STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "judge": 1, "explain": 2, "score": 2}
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Block:
     predictor_key: str
     density_key: str
     cells: tuple[Cell, ...]
+    judge_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -127,7 +129,6 @@ def make_plan(suite: Suite, known: Mapping[str, MethodFacts] | None = None) -> P
         suite: the suite.
         known: facts of methods by implementation, instead of looking at their classes.
     """
-    from cel.datasets.cards import load_card
     from cel.models import MODELS
 
     for model in (*suite.classifiers, *suite.regressors):
@@ -138,30 +139,37 @@ def make_plan(suite: Suite, known: Mapping[str, MethodFacts] | None = None) -> P
     facts = {n: known[n] if n in known else method_facts(n) for n in sorted(names)}
     blocks: list[Block] = []
     for name in suite.datasets:
-        card = load_card(name)
+        card = card_of(suite, name)
         data = card.model_dump(mode="json")
+        free = suite.constraints == "none" and is_constrained(card)
         models = suite.classifiers if card.task is Task.CLASSIFICATION else suite.regressors
         for fold in suite.folds:
             for model, params in models.items():
-                blocks.append(_block(suite, facts, name, data, card.task, fold, model, params))
+                place = name, card.task, fold, model
+                blocks.append(_block(suite, facts, data, *place, params, free))
     return Plan(suite, tuple(blocks), facts)
 
 
 def _block(
     suite: Suite,
     facts: Mapping[str, MethodFacts],
-    name: str,
     data: Any,
+    name: str,
     task: Task,
     fold: int,
     model: str,
     params: Any,
+    free: bool,
 ) -> Block:
     split = key_of(
         "split", STAGE_VERSION["split"], data, suite.binary, suite.n_folds, suite.seed, fold
     )
     predictor = key_of("predictor", STAGE_VERSION["predictor"], split, model, dict(params))
     density = key_of("density", STAGE_VERSION["density"], predictor, dict(suite.density))
+    judges = {
+        label: key_of("judge", STAGE_VERSION["judge"], predictor, label, dict(options))
+        for label, options in suite.judges.items()
+    }
     cells = []
     for spec in suite.methods:
         fact = facts[spec.method]
@@ -171,14 +179,15 @@ def _block(
             "explain", STAGE_VERSION["explain"], predictor,
             density if fact.needs_density else None, spec.method, fact.version,
             dict(spec.params), _target_rule(suite, fact.scope), suite.max_rows,
-            suite.limits.time_s,
+            suite.limits.time_s, *(["without constraints"] if free else []),
         )  # fmt: skip
         score = key_of(
             "score", STAGE_VERSION["score"], explain, density, suite.metrics,
             list(suite.extra_metrics), {k: dict(v) for k, v in suite.metric_params.items()},
+            *([judges] if judges else []),
         )  # fmt: skip
         cells.append(Cell(name, fold, model, spec, explain, score))
-    return Block(name, fold, model, task, split, predictor, density, tuple(cells))
+    return Block(name, fold, model, task, split, predictor, density, tuple(cells), judges)
 
 
 def paradigms_of(plan: Plan) -> dict[tuple[str, str], str]:

@@ -114,10 +114,12 @@ def check_settings(suite: Suite) -> None:
     for group in ("classifiers", "regressors"):
         for name, params in getattr(suite, group).items():
             _check_arguments(model_class(name), params or {}, f"{group}.{name}")
-    density = dict(suite.density)
-    name = density.pop("model", None)
-    if name is not None:
-        _check_arguments(model_class(str(name)), density, "density")
+    judges = {f"judges.{k}": v for k, v in suite.judges.items()}
+    for where, given in {"density": suite.density, **judges}.items():
+        options = dict(given)
+        name = options.pop("model", None)
+        if name is not None:
+            _check_arguments(model_class(str(name)), options, where)
     choose(metric_entries(suite))
 
 

@@ -41,6 +41,10 @@ ROW_METRICS = (
     "l2_hamming", "gower", "sparsity", "redundancy", "density_percentile", "log_density",
     "prob_plausibility", "lof", "isolation_forest", "ynn",
 )  # fmt: skip
+NOT_COMPARED = (
+    "sparsity_encoded", "l2_hamming_encoded", "density_spread", "coach_percentile",
+    "coach_plausibility",
+)  # fmt: skip
 COMMON = ("gower", "sparsity", "l2_hamming", "density_percentile")
 PAIR_COLUMNS = ["dataset", "model", "fold", "metric", "a", "b", "win", "rows"]
 VERSION = 1
@@ -59,8 +63,8 @@ def write_rows(folder: Path, scores: Any, extra: Sequence[str] = ()) -> None:
         extra: further metrics to keep, where they have values by row.
     """
     table = scores.per_row()
-    named = [m for m in dict.fromkeys([*ROW_METRICS, *extra]) if not m.endswith("_encoded")]
-    wanted = [m for m in named if m in table]
+    wanted = [m for m in dict.fromkeys([*ROW_METRICS, *extra]) if m in table]
+    wanted = [m for m in wanted if m not in NOT_COMPARED]
     kept = table[wanted].astype(np.float32)
     kept.insert(0, "found", (table["status"] == Status.FOUND.value).to_numpy())
     kept = kept[(table["status"] != Status.NOT_APPLICABLE.value).to_numpy()]

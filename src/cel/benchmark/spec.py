@@ -16,6 +16,12 @@ from cel.registry import did_you_mean, import_named
 
 __all__ = ["Limits", "MethodSpec", "Suite", "load_suite", "packaged_suites"]
 
+CHOICES = {
+    "target": ("card", "paper"),
+    "constraints": ("card", "none"),
+    "encoding": ("card", "onehot"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -64,6 +70,7 @@ class Suite:
         default_factory=lambda: {"mlp_regressor": {}}
     )
     density: Mapping[str, Any] = field(default_factory=dict)
+    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metrics: str = "default.yaml"
     extra_metrics: tuple[str, ...] = (
         "sparsity_encoded",
@@ -76,16 +83,20 @@ class Suite:
     )
     metric_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     target: str = "card"
+    constraints: str = "card"
+    encoding: str = "card"
     binary: bool = True
     max_rows: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         file_name(self.name, "suite name")  # a run is kept in runs/NAME
-        if self.target not in ("card", "paper"):
-            raise ConfigError(
-                f"suite {self.name!r}: target is 'card' or 'paper', not {self.target!r}"
-            )
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                said = " or ".join(map(repr, known))
+                raise ConfigError(
+                    f"suite {self.name!r}: {name} is {said}, not {getattr(self, name)!r}"
+                )
         wrong = [f for f in self.folds if not 0 <= f < self.n_folds]
         if wrong:
             raise ConfigError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.spec import Suite
-from cel.benchmark.stages import MODEL_STAGES, Workbench
+from cel.benchmark.stages import Workbench, model_folder, model_key, model_stages
 from cel.benchmark.store import Store
 from cel.benchmark.tasks import Task
 
@@ -23,8 +23,8 @@ def stacks(plan: Plan, store: Store) -> list[Task]:
     """Return one task per dataset of which two or more blocks of the plan lack a model."""
     waiting: dict[str, list[str]] = {}
     for block in plan.blocks:
-        keys = zip(MODEL_STAGES, (block.predictor_key, block.density_key), strict=True)
-        if not all(store.has(stage, key) for stage, key in keys):
+        stages = model_stages(plan.suite)
+        if not all(store.has(model_folder(s), model_key(block, s)) for s in stages):
             waiting.setdefault(block.dataset, []).append(block.density_key)
     plain = plan.suite.to_dict()
     return [Task(plain, d, None, None, [], keys) for d, keys in waiting.items() if len(keys) > 1]
@@ -38,12 +38,12 @@ def train_together(
     device: str,
     emit: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Train what some blocks of a dataset lack: all predictors at once, then all densities."""
+    """Train what some blocks of a dataset lack: all predictors, all densities, all judges."""
     from cel.models import fit_many
 
     blocks = make_plan(suite.narrowed(datasets=[dataset])).blocks
     benches = [Workbench(suite, b, store, device) for b in blocks if b.density_key in densities]
-    for stage in MODEL_STAGES:
+    for stage in model_stages(suite):
         waiting = [b for b in benches if b.missing(stage)]
         label, limits = f"{dataset}: {len(waiting)} of {stage}", suite.limits
         seconds = limits.train_s * len(waiting) + limits.grace_s

@@ -1,6 +1,7 @@
-"""The five stages of a cell as pure functions of their inputs, and where their outputs are kept.
+"""The stages of a cell as pure functions of their inputs, and where their outputs are kept.
 
 split -> predictor -> density -> explain -> score
+                   -> judges -------------/
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from cel.benchmark.apart import FORKS, Emit
 from cel.benchmark.keys import seed_of
 from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
+from cel.benchmark.printed_form import free_space, one_hot_card
 from cel.benchmark.row_scores import write_rows
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
+from cel.datasets.file_dataset import FileDataset
 from cel.errors import ConfigError
 from cel.protocols import Need, Task
 from cel.result import EvaluationContext, ExplanationResult
@@ -34,21 +37,41 @@ if TYPE_CHECKING:
     from cel.datasets.splits import Part
     from cel.models.inputs import FitRows
 
-__all__ = ["MODEL_STAGES", "Workbench"]
+__all__ = ["Workbench", "model_folder", "model_key", "model_stages"]
 
-MODEL_STAGES = ("predictor", "density")
+JUDGE = "judge."  # before the name of a judge: the stage in which it is fitted
 
 
 @lru_cache(maxsize=2)
-def _dataset(name: str, binary: bool) -> Any:
+def _dataset(name: str, binary: bool, encoding: str) -> Any:
     from cel.datasets import load_dataset
 
-    return load_dataset(name, binary=binary)
+    dataset = load_dataset(name, binary=binary)
+    if encoding == "onehot" and isinstance(dataset, FileDataset):
+        dataset.card = one_hot_card(dataset.card)
+    return dataset
 
 
 @lru_cache(maxsize=2)
-def _fold(name: str, binary: bool, fold: int, n_folds: int, seed: int) -> Any:
-    return _dataset(name, binary).fold(fold, n_folds, seed)
+def _fold(name: str, binary: bool, encoding: str, fold: int, n_folds: int, seed: int) -> Any:
+    return _dataset(name, binary, encoding).fold(fold, n_folds, seed)
+
+
+def model_stages(suite: Suite) -> list[str]:
+    """Return the stages that fit a model, in order: predictor, density, the judges."""
+    return ["predictor", "density", *(JUDGE + name for name in suite.judges)]
+
+
+def model_key(block: Block, stage: str) -> str:
+    """Return the key of a block's predictor, density or judge."""
+    if stage.startswith(JUDGE):
+        return block.judge_keys[stage.removeprefix(JUDGE)]
+    return block.predictor_key if stage == "predictor" else block.density_key
+
+
+def model_folder(stage: str) -> str:
+    """Return under which name of a stage the store keeps a model."""
+    return stage.partition(".")[0]
 
 
 class Workbench:
@@ -79,8 +102,8 @@ class Workbench:
     @property
     def split(self) -> Any:
         """The fold."""
-        s = self.suite
-        return _fold(self.block.dataset, s.binary, self.block.fold, s.n_folds, s.seed)
+        s, b = self.suite, self.block
+        return _fold(b.dataset, s.binary, s.encoding, b.fold, s.n_folds, s.seed)
 
     def predictor(self) -> Any:
         """The trained model that is explained."""
@@ -90,8 +113,12 @@ class Workbench:
         """The density of the rows, conditional on what the model predicts."""
         return self.model("density")
 
+    def judges(self) -> dict[str, Any]:
+        """Densities that score and that no method may query."""
+        return {name: self.model(JUDGE + name) for name in self.suite.judges}
+
     def model(self, stage: str) -> Any:
-        """The predictor or the density; trained first if the store has none."""
+        """The model of one of `model_stages`; trained first if the store has none."""
         if stage in self._made:
             return self._made[stage]
         if self.missing(stage):
@@ -103,10 +130,11 @@ class Workbench:
     def _stored_model(self, stage: str) -> Any:
         from cel.models import load_model
 
-        return load_model(self.store.folder(stage, self.key(stage)) / "model.safetensors")
+        folder = self.store.folder(model_folder(stage), self.key(stage))
+        return load_model(folder / "model.safetensors")
 
     def train(self, stage: str) -> None:
-        """Train and store the predictor or the density."""
+        """Train and store the model of a stage."""
         from cel.models import fit_many
 
         started = time.perf_counter()
@@ -115,20 +143,21 @@ class Workbench:
         self.keep(stage, model, time.perf_counter() - started)
 
     def key(self, stage: str) -> str:
-        """Return the key of the block's predictor or density."""
-        return self.block.predictor_key if stage == "predictor" else self.block.density_key
+        """Return the key of the block's predictor, density or judge."""
+        return model_key(self.block, stage)
 
     def missing(self, stage: str) -> bool:
-        """Whether the store has no intact predictor or density of this block."""
-        return not self.store.intact(stage, self.key(stage))
+        """Whether the store has no intact model of this stage for this block."""
+        return not self.store.intact(model_folder(stage), self.key(stage))
 
     def recipe(self, stage: str) -> tuple[Any, FitRows]:
-        """Return the unfitted predictor or density of the block, and what it learns from."""
-        return self._predictor_recipe() if stage == "predictor" else self._density_recipe()
+        """Return the unfitted model of a stage, and what it learns from."""
+        return self._predictor_recipe() if stage == "predictor" else self._density_recipe(stage)
 
     def keep(self, stage: str, model: Any, seconds: float) -> None:
-        """Store a fitted predictor or density."""
-        with self.store.writing(stage, self.key(stage), self._spec(stage)) as folder:
+        """Store a fitted predictor, density or judge."""
+        where = model_folder(stage)
+        with self.store.writing(where, self.key(stage), self._spec(stage)) as folder:
             model.save(folder / "model.safetensors")
             (folder / "time.json").write_text(json.dumps({"seconds": seconds}))
 
@@ -140,11 +169,14 @@ class Workbench:
         model = model_class(self.block.model)(**params, **models[self.block.model])
         return model, read_rows(self.split.loader("train", seed=0), None, None, None)
 
-    def _density_recipe(self) -> tuple[Any, FitRows]:
+    def _density_recipe(self, stage: str) -> tuple[Any, FitRows]:
         from cel.models.generative import default_density
         from cel.models.inputs import read_rows
 
-        options = self._options("density") | dict(self.suite.density)
+        given = self.suite.density
+        if stage.startswith(JUDGE):
+            given = self.suite.judges[stage.removeprefix(JUDGE)]
+        options = self._options(stage) | dict(given)
         name, split = options.pop("model", None), self.split
         model = (
             default_density(split.space, **options)
@@ -180,8 +212,9 @@ class Workbench:
             plain = EvaluationContext.of(self.split, self.predictor(), self.density())
             _, predicted = self._training_rows()
             self._made["context"] = replace(
-                plain, levels=self.levels(), y_train=predicted, y_test=self._made.get("test")
-            )
+                plain, levels=self.levels(), judges=self.judges(), y_train=predicted,
+                y_test=self._made.get("test"),
+            )  # fmt: skip
         context: EvaluationContext = self._made["context"]
         return context
 
@@ -221,6 +254,8 @@ class Workbench:
             "random_state": seed_of(cell.explain_key, "explain"),
             "time_limit": limits.time_s,
         }
+        if self.suite.constraints == "none":
+            options["space"] = free_space(self.split.space)
         method = cls(given["the model"], **(options | extra | dict(cell.method.params)))
         method.fit(given["the rows"])
         say({"event": "deadline", "seconds": limits.time_s + limits.grace_s})
@@ -246,7 +281,7 @@ class Workbench:
         if "given" in self._made:
             known: tuple[dict[str, Any], Witness] = self._made["given"]
             return known
-        for stage in MODEL_STAGES:
+        for stage in ("predictor", "density"):
             self.model(stage)
         given = {
             "the rows": copy.deepcopy(self.split),

@@ -74,7 +74,7 @@ def work(
     from cel.benchmark.plan import MethodFacts, make_plan, method_class
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
-    from cel.benchmark.stages import MODEL_STAGES, Workbench
+    from cel.benchmark.stages import Workbench, model_folder, model_stages
     from cel.benchmark.store import Store
     from cel.registry import look_in
 
@@ -94,13 +94,13 @@ def work(
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
     (block,) = make_plan(part, facts).blocks
     bench = Workbench(suite, block, store, device, facts)
-    seconds = suite.limits.train_s * 2 + suite.limits.grace_s
+    seconds = suite.limits.train_s * len(model_stages(suite)) + suite.limits.grace_s
     emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
-    for stage in MODEL_STAGES:
+    for stage in model_stages(suite):
         if bench.missing(stage):
             own.train(lambda say, stage=stage: bench.train(stage), block.label)  # type: ignore[misc]
         bench.model(stage)
-        emit({"event": "stage", "stage": stage, "label": block.label})
+        emit({"event": "stage", "stage": model_folder(stage), "label": block.label})
     bench.prepare()
     _attempt_cells(bench, block.cells, task["cells"], own)
 

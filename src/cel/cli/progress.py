@@ -95,7 +95,7 @@ class RunProgress(_Progress):
         elif kind == "start":
             bar = {"cell": "score", "train": "density", "stack": "predictor"}[event["kind"]]
             self._bars.update(self._ids[bar], now=visible(event["label"]))
-        elif kind == "stage":
+        elif kind == "stage" and event["stage"] in self._ids:
             self._bars.advance(self._ids[event["stage"]])
         elif kind in ("done", "skip", "fail"):
             self._bars.advance(self._ids["score"])

@@ -27,6 +27,7 @@ Function = Callable[..., Any]
 NEEDS = {
     "model": "the explained model; pass context=EvaluationContext(model=...)",
     "density": "a density; pass context=EvaluationContext(density=...)",
+    "coach": "the density that methods may query; pass context=EvaluationContext(density=...)",
     "train": "training rows; pass context=EvaluationContext(x_train=..., y_train=...)",
     "test": "held-out rows; pass context=EvaluationContext(x_test=..., y_test=...)",
     "sets": "several counterfactuals per row; this method returned one (x_sets is None)",

@@ -133,7 +133,8 @@ class Evaluation:
         c, r = self.context, self.result
         known = {
             "model": c.model is not None,
-            "density": c.density is not None,
+            "density": c.density is not None or bool(c.judges),
+            "coach": c.density is not None,
             "train": c.x_train is not None and len(c.x_train) > 0,
             "test": c.x_test is not None and len(c.x_test) > 0,
             "sets": r.x_sets is not None,
@@ -218,11 +219,16 @@ class Evaluation:
             raise UnsupportedError(f"{type(asked).__name__} has no predict_proba")
         return np.asarray(asked.predict_proba(np.ascontiguousarray(x, dtype=np.float32)))
 
-    def log_prob(self, x: np.ndarray, context: np.ndarray) -> np.ndarray:
-        """Return log p(x | context) of shape (n,), in chunks."""
-        density = self._require("density", self.context.density)
+    @property
+    def coach(self) -> Any:
+        """The density that methods may query."""
+        return self._require("coach", self.context.density)
+
+    def log_prob(self, x: np.ndarray, context: np.ndarray, density: Any = None) -> np.ndarray:
+        """Return log p(x | context) of shape (n,), in chunks; by default under the coach."""
+        asked = self.coach if density is None else density
         try:
-            return log_density_of(density, x, context)
+            return log_density_of(asked, x, context)
         except CelError as problem:
             raise UnsupportedError(f"the density refused the rows: {problem}") from problem
 
@@ -232,11 +238,11 @@ class Evaluation:
         if self.context.levels is not None:
             levels: DensityLevels = self.context.levels
             return levels
-        density = self._require("density", self.context.density)
+        coach = self.coach
         try:
             return self.shared(
                 "levels",
-                lambda: DensityLevels.of(density, self.x_train, self.y_train),
+                lambda: DensityLevels.of(coach, self.x_train, self.y_train),
                 model=True,
                 density=True,
             )

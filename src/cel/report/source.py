@@ -19,7 +19,10 @@ from cel.report.tables import BASELINE, baseline_path, with_baselines
 __all__ = ["RunData", "read_run"]
 
 # Settings that change numbers; what was selected from a suite does not.
-SETTINGS = ("n_folds", "seed", "density", "target", "binary", "max_rows", "metric_params")
+SETTINGS = (
+    "n_folds", "seed", "density", "judges", "target", "constraints", "encoding", "binary",
+    "max_rows", "metric_params",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
