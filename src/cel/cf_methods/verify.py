@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -266,7 +267,8 @@ def _context(
 ) -> EvaluationContext:
     density = getattr(method, "gen_model", None)
     if getattr(method, "_split", None) is not None:
-        return EvaluationContext.of(method._split, method.model, density)
+        known = EvaluationContext.of(method._split, method.model, density)
+        return replace(known, levels=getattr(method, "levels_", None))
     train = getattr(method, "train_", None)
     model, given = method.model, prepared.given
     if given is not None and getattr(model, "reads_tables", False) and len(given):
