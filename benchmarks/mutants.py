@@ -10,9 +10,9 @@ or truth value replaced (tolerances a thousandfold), a condition dropped, two ar
 statement removed. Messages of errors, annotations, decorators and docstrings are left alone. Each
 change is made in a copy of the tree, never in the tree itself. Tests stop at the first failure; a
 change that makes them run five times as long as they do without it counts as noticed. The tests of
-a module are those listed below for its package, the files under tests/unit, tests/properties and
-tests/methods that name what the module exports, and its own doctests. `--wide` shows survivors of
-these to slower tests as well.
+a module are those listed below for its package and its own doctests. `--wide` shows survivors of
+these to slower tests as well, and to those under tests/unit and tests/properties that name what the
+module exports.
 
 A survivor is a hole in the tests or a change that changes nothing. Those that were looked at and
 change nothing stand in benchmarks/mutants_equivalent.txt with the reason; they do not count.
@@ -55,13 +55,13 @@ PACKAGES = {
     ),
     "search": (
         ["src/cel/search/*.py"],
-        ["tests/unit/test_search*.py", "tests/unit/test_gradient_search.py"],
-        ["tests/oracles/test_wachter.py", "tests/oracles/test_dice.py"],
+        ["tests/search/*.py"],
+        ["tests/methods/wachter/*.py", "tests/methods/dice/*.py"],
     ),
     "solvers": (
         ["src/cel/solvers/*.py"],
-        ["tests/unit/test_solve*.py", "tests/unit/test_cuts.py", "tests/oracles/test_closed*.py"],
-        ["tests/oracles/test_artelt.py", "tests/oracles/test_ppcef.py"],
+        ["tests/solvers/*.py", "tests/oracles/test_closed_forms.py"],
+        ["tests/methods/artelt/*.py", "tests/methods/ppcef/*.py"],
     ),
     "metrics": (
         ["src/cel/metrics/*.py"],
@@ -347,27 +347,40 @@ def exports(path):
 
 
 def nearest(mutant):
-    """Return the test files of a module, those that name it most often first."""
+    """Return the module, for its doctests, and the tests listed for its package."""
     patterns = PACKAGES[mutant.package][1]
     listed = {p for pattern in patterns for p in ROOT.glob(pattern)}
-    names = exports(mutant.path)
-    word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b") if names else None
-    hits = {}
-    for folder in ("unit", "properties", "methods"):
-        for path in (ROOT / "tests" / folder).rglob("test_*.py"):
-            hits[path] = len(set(word.findall(path.read_text(encoding="utf8")))) if word else 0
-    package = mutant.path.split("/")[2]
-    about = re.compile(rf"cel\.{package}\b")
-    for path, n in hits.items():
-        if n and about.search(path.read_text(encoding="utf8")):
-            listed.add(path)
-    order = sorted(listed, key=lambda p: (-hits.get(p, 0), p.stat().st_size))
-    return [mutant.path, *(str(p.relative_to(ROOT)) for p in order)]
+    return [mutant.path, *_by_names(mutant, listed)]
 
 
 def slower(mutant):
-    patterns = PACKAGES[mutant.package][2]
-    return [str(p.relative_to(ROOT)) for pattern in patterns for p in sorted(ROOT.glob(pattern))]
+    """Return the slower tests of the package, and those that name what the module exports."""
+    _, patterns, more = PACKAGES[mutant.package]
+    known = {p for pattern in patterns for p in ROOT.glob(pattern)}
+    about = re.compile(rf"cel\.{mutant.path.split('/')[2]}\b")
+    others = set()
+    for folder in ("unit", "properties"):
+        for path in (ROOT / "tests" / folder).rglob("test_*.py"):
+            if _named(mutant, path) and about.search(path.read_text(encoding="utf8")):
+                others.add(path)
+    listed = [p for pattern in more for p in sorted(ROOT.glob(pattern))]
+    names = [*_by_names(mutant, others - known), *(str(p.relative_to(ROOT)) for p in listed)]
+    return list(dict.fromkeys(names))
+
+
+def _named(mutant, path):
+    """Return how many of the names that a module exports a test file has."""
+    names = exports(mutant.path)
+    if not names:
+        return 0
+    word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+    return len(set(word.findall(path.read_text(encoding="utf8"))))
+
+
+def _by_names(mutant, paths):
+    """Sort test files: those that name most of a module first, then small ones."""
+    order = sorted(paths, key=lambda p: (-_named(mutant, p), p.stat().st_size, p))
+    return [str(p.relative_to(ROOT)) for p in order]
 
 
 def run_tests(folder, tests, timeout):

@@ -257,6 +257,8 @@ def test_budgets():
     assert (budget.queries, budget.expired) == (2, False)
     budget.spend(1)
     assert (budget.queries, budget.expired) == (3, True)
+    assert not budget.late
     assert Budget(0.0).expired
+    assert Budget(0.0).late
     assert not Budget().expired
     assert not Budget(60.0).expired

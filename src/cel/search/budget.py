@@ -27,6 +27,11 @@ class Budget:
         self.queries += rows
 
     @property
+    def late(self) -> bool:
+        """Whether the time is over, however many evaluations are left."""
+        return time.monotonic() >= self.deadline
+
+    @property
     def expired(self) -> bool:
         """Whether a limit has been reached."""
-        return self.queries >= self.max_queries or time.monotonic() >= self.deadline
+        return self.queries >= self.max_queries or self.late

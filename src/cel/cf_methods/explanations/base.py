@@ -151,7 +151,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
         if key not in self.explanations_:
             rows, target = self._affected(key, self.train_)
             made = self._make(key, self.train_.x[rows], target[rows], budget)
-            if budget.expired:
+            if budget.late:  # learning has the deadline of the rows, not their evaluations
                 return made
             self.explanations_[key] = made
         return self.explanations_[key]
