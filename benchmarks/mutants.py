@@ -11,8 +11,8 @@ statement removed. Messages of errors, annotations, decorators and docstrings ar
 change is made in a copy of the tree, never in the tree itself. Tests stop at the first failure; a
 change that makes them run five times as long as they do without it counts as noticed. The tests of
 a module are those listed below for its package and its own doctests. `--wide` shows survivors of
-these to slower tests as well, and to those under tests/unit and tests/properties that name what the
-module exports.
+these to slower tests as well, and to those under tests/unit and tests/properties that name what
+the module exports.
 
 A survivor is a hole in the tests or a change that changes nothing. Those that were looked at and
 change nothing stand in benchmarks/mutants_equivalent.txt with the reason; they do not count.
