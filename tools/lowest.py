@@ -2,9 +2,9 @@
 
     python tools/lowest.py > lowest.txt
 
-They come from pyproject.toml: what the package and its extra `all` need. torch is left out, since its
-wheels are large and tied to other drivers; it stays at the version of constraints.txt. The tools of the
-tests are not part of what is promised to users and stay at theirs as well.
+They come from pyproject.toml: what the package and its extra `all` need. torch is left out, since
+its wheels are large and tied to drivers; it stays at the version of constraints.txt. The tools of
+the tests are not part of what is promised to users and stay at theirs as well.
 """
 
 from __future__ import annotations
