@@ -19,7 +19,7 @@ const BROWSER = new Set([
   "getComputedStyle", "getSelection", "Event", "CustomEvent", "Blob", "URL", "URLSearchParams", "ResizeObserver",
   "IntersectionObserver", "MutationObserver", "Node", "Element", "HTMLElement", "DOMParser", "atob", "btoa",
   "DecompressionStream", "Response", "TextDecoder", "TextEncoder", "structuredClone", "scrollTo",
-  "addEventListener", "queueMicrotask", "undefined", "NaN", "Infinity", "arguments", "CSS", "innerWidth",
+  "addEventListener", "queueMicrotask", "Image", "XMLSerializer", "undefined", "NaN", "Infinity", "arguments", "CSS", "innerWidth",
 ]);
 const problems = [];
 

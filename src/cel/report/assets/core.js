@@ -175,7 +175,6 @@ function pvalue(p) {
 }
 const unique = (list) => [...new Set(list)];
 const arrow = (metric) => ({ higher: "↑", lower: "↓" })[METRIC[metric]?.better] || "";
-const isShare = (metric) => METRIC[metric]?.unit === "share";
 const isTime = (metric) => /^(time_|ms_|cpu_)/.test(metric);
 const narrow = () => innerWidth < 760;
 const metricTitle = (metric) => `${METRIC[metric]?.title || metric} ${arrow(metric)}`.trim();
@@ -217,7 +216,6 @@ function cells(more) {
   return out;
 }
 const at = (metric, i) => (D.values[metric] ? D.values[metric].v[i] : null);
-const why = (metric, i) => (D.values[metric] ? D.values[metric].why[i] : "") || "";
 
 /* Problems (dataset, model) on which all of some metrics have values: {problem: {metric: mean}}. */
 const problemOf = (i) => `${CELLS.dataset[i]}|${CELLS.model[i]}`;
