@@ -16,6 +16,7 @@ PUBLISHED = {
     "dice": {"select": "first"},
     "cchvae": {},
     "ppcef": {"solver": "gradient"},
+    "revise": {"rounds": 1, "steps": 1000},
     "cem": {"pn_constraint": "two-sided", "threshold": "paper", "kappa": 0.2},
     "cegp": {"search": "c"},
     "cadex": {},

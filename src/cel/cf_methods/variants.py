@@ -94,6 +94,14 @@ _ALL = [
         "one Gaussian code instead of a hierarchy of heads",
     ),
     _published(
+        "revise",
+        "Adam on codes of an autoencoder, one weight of the distance",
+        "the autoencoder is conditional on what cannot change",
+        rounds=1,
+        steps=1000,
+    ),
+    _ours("revise_searched", "revise", "the weight of the distance searched for each row"),
+    _published(
         "ppcef",
         "Adam on |x' - x| + alpha (validity + plausibility) under a flow",
         "alpha rises and other starts are tried for rows that fail",

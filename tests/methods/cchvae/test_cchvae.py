@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from cel.cf_methods.local_methods.cchvae import CCHVAE
-from cel.cf_methods.local_methods.cchvae_model import RowAutoencoder
+from cel.cf_methods.row_codes import fit_codes
 from cel.search import Budget, RowStreams
 from cel.search.shells import grow_shells
 from cel.space import FeatureSpace
@@ -81,12 +81,19 @@ def test_a_budget_ends_the_growth():
 def test_training_is_reproducible_and_leaves_the_random_state_alone():
     x = torch.rand(200, 4, generator=torch.Generator().manual_seed(1))
     before = torch.get_rng_state()
-    settings = {"epochs": 3, "batch_size": 50, "lr": 1e-2, "kl_weight": 0.1, "seed": 3}
+    settings = {
+        "steps": 12,
+        "batch_size": 50,
+        "lr": 1e-2,
+        "beta": 0.1,
+        "latent": 2,
+        "hidden": (8,),
+    }
     space = FeatureSpace.continuous(4)
-    a, b = (RowAutoencoder(space, latent=2, hidden=(8,)).fit(x, **settings) for _ in range(2))
+    a, b = (fit_codes(x, space, seed=3, **settings) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(a.encode(x), b.encode(x))
-    other = RowAutoencoder(space, latent=2, hidden=(8,)).fit(x, **(settings | {"seed": 4}))
+    other = fit_codes(x, space, seed=4, **settings)
     assert not torch.equal(a.encode(x), other.encode(x))
 
 

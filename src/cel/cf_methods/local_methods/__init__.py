@@ -9,6 +9,7 @@ from cel.cf_methods.local_methods.cearm import CEARM
 from cel.cf_methods.local_methods.cegp import CEGP
 from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
+from cel.cf_methods.local_methods.clue import CLUE
 from cel.cf_methods.local_methods.dice import DiCE
 from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
@@ -17,6 +18,7 @@ from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
 from cel.cf_methods.local_methods.probe import PROBE
+from cel.cf_methods.local_methods.revise import REVISE
 from cel.cf_methods.local_methods.roar import ROAR
 from cel.cf_methods.local_methods.sace import SACE
 from cel.cf_methods.local_methods.wachter import Wachter
@@ -27,10 +29,12 @@ __all__ = [
     "CEARM",
     "CEGP",
     "CEM",
+    "CLUE",
     "FACE",
     "NICE",
     "PPCEF",
     "PROBE",
+    "REVISE",
     "ROAR",
     "SACE",
     "Artelt",

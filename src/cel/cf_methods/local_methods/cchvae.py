@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.cchvae_model import RowAutoencoder
 from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.row_codes import RowCodes, fit_codes
 from cel.protocols import Need
 from cel.search.shells import grow_shells
 
@@ -41,8 +41,8 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         batch_size_vae: rows per training batch.
         lr: learning rate of the autoencoder.
         kl_weight: weight of the KL term; small, so that rows are encoded faithfully.
-        autoencoder: a fitted object with `encode(x) -> z (n, q)` and `decode(z, x) -> (n, d)`; by
-            default one is trained in `fit`.
+        autoencoder: a fitted object with `encode(x) -> z (n, q)` and `decode(z, x, hard=False) ->
+            (n, d)`, such as `cel.models.generative.VAE`; by default one is trained in `fit`.
         **options: see `Options`.
 
     Reference: Pawelczyk, Broelemann and Kasneci, Learning model-agnostic counterfactual
@@ -50,6 +50,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "cchvae"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     _copies: ClassVar[int] = 300
@@ -87,26 +88,23 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         spread = x[:, numeric].std(0, unbiased=False)
         self.unit_ = torch.ones_like(x[0])
         self.unit_[numeric] = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
-        self.autoencoder_ = self.autoencoder
-        if self.autoencoder is None and bool(self.space_.mutable_mask.any()):
-            batches = math.ceil(len(x) / self.batch_size_vae)
-            self.autoencoder_ = RowAutoencoder(
-                self.space_, latent=self.latent, hidden=self.hidden
-            ).fit(
-                x,
-                epochs=math.ceil(self.steps / batches),
-                batch_size=self.batch_size_vae,
-                lr=self.lr,
-                kl_weight=self.kl_weight,
-                seed=self.random_state,
-            )
+        self.codes_: RowCodes | None
+        if self.autoencoder is not None:
+            self.codes_ = RowCodes(self.autoencoder)
+            return
+        self.codes_ = fit_codes(
+            train.x, self.space_, latent=self.latent, hidden=self.hidden, steps=self.steps,
+            batch_size=self.batch_size_vae, lr=self.lr, beta=self.kl_weight,
+            seed=self.random_state,
+        )  # fmt: skip
 
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
         stuck = query.region.fixed.all(1)
-        if bool(stuck.all()):
+        codes = self.codes_
+        if codes is None or bool(stuck.all()):
             return Answer(x=torch.full_like(query.x, torch.nan), infeasible=stuck)
-        z = self.autoencoder_.encode(query.x)
+        z = codes.encode(query.x)
         limit = (z.norm(p=self.p, dim=1) + 3 * math.sqrt(z.shape[1])).clamp(
             max=self.max_shells * self.step
         )
@@ -114,7 +112,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         def judge(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             s = points.shape[1]
             source = rows.repeat_interleave(s)
-            decoded = self.autoencoder_.decode(points.flatten(0, 1), query.x[source])
+            decoded = codes.decode(points.flatten(0, 1), query.x[source])
             seen, ok = query.accept(decoded, source)
             cost = ((seen - query.x[source]).abs() / self.unit_).sum(-1)
             cost = cost.masked_fill(~ok, torch.inf)

@@ -1,0 +1,90 @@
+"""Codes of rows for latent methods: one autoencoder, conditional on what cannot change."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import Query
+from cel.space import FeatureSpace
+
+__all__ = ["RowCodes", "fit_codes", "half_width"]
+
+
+class RowCodes:
+    """Encoder and decoder of rows; immutable columns are conditions, never outputs.
+
+    Args:
+        vae: a fitted `cel.models.generative.VAE`, or anything with `encode(x) -> (n, q)` and
+            `decode(z, x, hard=...) -> (n, d)`.
+    """
+
+    def __init__(self, vae: Any) -> None:
+        self.vae = vae
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return the codes (n, q) of rows (n, d)."""
+        z: Tensor = self.vae.encode(x)
+        return z
+
+    def decode(self, z: Tensor, x: Tensor, *, hard: bool = False) -> Tensor:
+        """Return the rows (n, d) of codes (n, q); what cannot change is taken from x (n, d)."""
+        out: Tensor = self.vae.decode(z, x, hard=hard)
+        return out
+
+    def decode_for(self, query: Query, z: Tensor, rows: Tensor, *, hard: bool = False) -> Tensor:
+        """Return rows for codes of some rows of a query, with all fixed columns put back."""
+        x = query.x[rows]
+        return torch.where(query.region.fixed[rows], x, self.decode(z, x, hard=hard))
+
+
+def fit_codes(
+    x: Tensor,
+    space: FeatureSpace,
+    *,
+    latent: int,
+    hidden: tuple[int, ...],
+    steps: int,
+    batch_size: int,
+    lr: float,
+    beta: float,
+    seed: int,
+) -> RowCodes | None:
+    """Train the autoencoder of the library on rows (m, d); None if no column may change.
+
+    Args:
+        x: encoded training rows.
+        space: says which columns cannot change.
+        latent: size of a code.
+        hidden: widths of the hidden layers.
+        steps: batches seen in training.
+        batch_size: rows per batch.
+        lr: learning rate.
+        beta: weight of the KL term.
+        seed: of weights, batches and draws.
+    """
+    from cel.models.generative import VAE
+
+    if not bool(space.mutable_mask.any()):
+        return None
+    epochs = max(1, math.ceil(steps * batch_size / max(len(x), 1)))
+    vae = VAE(
+        latent=latent,
+        hidden=hidden,
+        beta=beta,
+        epochs=epochs,
+        patience=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        random_state=seed,
+        device=str(x.device),
+    )
+    return RowCodes(vae.fit(x.detach().cpu(), space=space))
+
+
+def half_width(x: Tensor) -> int:
+    """Return a size of codes that cannot hold whole rows (n, d): half of d, from 1 to 8."""
+    return min(8, max(1, x.shape[1] // 2))
