@@ -70,7 +70,7 @@ def test_printed_values_and_guests(scores):
     (table,) = paper_tables(scores, _cells(scores))
     entry = _entry(table, "dice", "success")
     assert entry.paper == (0.80, 0.20), "wine, DiCE, validity of the printed table"
-    assert entry.verdict in ("equal", "better", "worse", "artefact")
+    assert entry.verdict in ("agrees", "noise", "better", "worse", "explained", "unexplained")
     guest = _entry(table, "mine", "success")
     assert np.isnan(guest.paper[0])
     assert guest.verdict == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark.collect import summarise
-from cel.config import read_yaml
+from cel.benchmark.experiments import experiments
+from cel.benchmark.verdicts import AGREES, direction_of, verdicts
 
 __all__ = ["compare_runs", "compare_with_paper", "paper_results", "verdict_counts"]
 
 KEYS = ["dataset", "model", "method", "metric"]
-ROUNDING = 0.005  # the paper prints two digits
+TIMES = ("time_s",)  # of another machine: not comparable
 
 # Printed name -> our metric. The paper's validity counts rows over all explained rows.
 PAPER_METRICS = {
@@ -39,10 +39,6 @@ PAPER_MODELS = {
     ("regression", "mlp"): "mlp_regressor",
     ("regression", "lr"): "linear",
 }
-LOWER = {
-    "sparsity", "proximity", "lof", "time_s", "mae", "l1", "l2", "sparsity_encoded",
-    "l2_hamming_encoded", "unchanged",
-}  # fmt: skip
 
 
 def _folder() -> Path:
@@ -64,59 +60,78 @@ def paper_results() -> pd.DataFrame:
     return table
 
 
-def compare_with_paper(scores: pd.DataFrame) -> pd.DataFrame:
+def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) -> pd.DataFrame:
     """Put every printed cell beside ours.
 
-    Verdicts: equal (within noise), better, worse, artefact (differs, and the printed value is
-    known to be an artefact), ours_only (the paper's cell is blank), missing (we have no value).
+    Verdicts: *agrees* (within two pooled standard errors and within 10 %), *noise* (within the
+    errors only), *better* and *worse* (differs, and nobody has an explanation), *explained* (a
+    registered experiment that imitates the suspected cause gives a score that agrees with print),
+    *unexplained* (differs, and the experiments about the cell do not give the printed value),
+    *not_comparable* (times), *ours_only* (the printed cell is blank), *missing* (we have none).
+
+    Args:
+        scores: of suite `paper`.
+        tried: scores of experiments, with a column `experiment`; see `experiment_scores`.
     """
-    ours = summarise(scores).rename(
-        columns={"model": "our_model", "method": "our_method", "metric": "our_metric"}
-    )
     keys = ["dataset", "our_model", "our_method", "our_metric"]
+    ours = _summary(scores)
     table = paper_results().merge(
         ours[[*keys, "mean", "std", "folds"]], on=keys, how="left", suffixes=("_paper", "_ours")
     )
     there = set(zip(ours["dataset"], ours["our_model"], strict=True))
     pairs = zip(table["dataset"], table["our_model"], strict=True)
     table = table[[p in there for p in pairs]].reset_index(drop=True)
-    rules = read_yaml(_folder() / "artefacts.yaml")["artefacts"]
-    lines: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
-    outcomes = [_against_paper(line, rules) for line in lines]
-    table["verdict"] = [v for v, _ in outcomes]
-    table["reason"] = [r for _, r in outcomes]
-    return table
+    table["direction"] = [direction_of(m) for m in table["metric"]]
+    table["verdict"], table["reason"] = _verdicts(table), ""
+    table.loc[table["metric"].isin(TIMES), "verdict"] = "not_comparable"
+    table.loc[table["mean_paper"].isna(), "verdict"] = "ours_only"
+    table.loc[table["mean_ours"].isna(), "verdict"] = "missing"
+    table.loc[table["folds"] == 1, "reason"] = "one fold: our deviation is not known"
+    if tried is not None and len(tried):
+        _explain(table, tried)
+    return table.drop(columns="direction")
 
 
-def _against_paper(line: Mapping[str, Any], rules: list[dict[str, Any]]) -> tuple[str, str]:
-    if pd.isna(line["mean_ours"]):
-        return "missing", "no value on our side"
-    if pd.isna(line["mean_paper"]):
-        return "ours_only", "the printed cell is blank"
-    verdict = _verdict(
-        line["mean_ours"], line["std_ours"], line["mean_paper"], line["std_paper"], line["metric"]
+def _summary(scores: pd.DataFrame) -> pd.DataFrame:
+    return summarise(scores).rename(
+        columns={"model": "our_model", "method": "our_method", "metric": "our_metric"}
     )
-    reason = _artefact(line, rules)
-    if verdict != "equal" and reason:
-        return "artefact", reason
-    return verdict, ""
 
 
-def _artefact(line: Mapping[str, Any], rules: list[dict[str, Any]]) -> str:
-    for rule in rules:
-        named = {k: v for k, v in rule.items() if k != "reason"}
-        if all(line[k] in v for k, v in named.items()):
-            return str(rule["reason"])
-    return ""
+def _verdicts(table: pd.DataFrame) -> np.ndarray:
+    names = ("mean_ours", "std_ours", "folds", "mean_paper", "std_paper", "direction")
+    return verdicts(*(table[n].to_numpy(float) for n in names))
 
 
-def _verdict(a: float, a_std: float, b: float, b_std: float, metric: str, folds: int = 5) -> str:
-    """Compare two means of `folds` folds: equal when closer than twice the standard error."""
-    spread = np.hypot(np.nan_to_num(a_std), np.nan_to_num(b_std)) / np.sqrt(folds)
-    if abs(a - b) <= 2 * spread + ROUNDING * max(1.0, abs(b) if abs(b) > 100 else 1.0):
-        return "equal"
-    lower = metric in LOWER
-    return "better" if (a < b) == lower else "worse"
+def _explain(table: pd.DataFrame, tried: pd.DataFrame) -> None:
+    """Give differing cells the outcome of the experiments about them."""
+    keys = ["dataset", "our_model", "our_method", "our_metric"]
+    known = {e.name: e for e in experiments()}
+    found: dict[str, dict[Any, tuple[float, float, float]]] = {}
+    for name, part in tried.groupby("experiment"):
+        lines = _summary(part)
+        places = lines[keys].itertuples(index=False, name=None)
+        values = zip(lines["mean"], lines["std"], lines["folds"], strict=True)
+        found[str(name)] = dict(zip(places, values, strict=True))
+    records: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    for i in np.flatnonzero(table["verdict"].isin(["better", "worse"])):
+        line = records[i]
+        about = [n for n in found if n in known and known[n].claims(line)]
+        done = {n: found[n].get(tuple(line[k] for k in keys)) for n in about}
+        outcomes = {n: _agrees(line, v) for n, v in done.items() if v is not None}
+        good = [n for n, yes in outcomes.items() if yes]
+        if good:
+            table.loc[i, "verdict"] = "explained"
+            table.loc[i, "reason"] = f"{good[0]}: {known[good[0]].reason}"
+        elif outcomes:
+            table.loc[i, "verdict"] = "unexplained"
+            table.loc[i, "reason"] = f"tried without success: {', '.join(outcomes)}"
+
+
+def _agrees(line: dict[str, Any], value: tuple[float, float, float]) -> bool:
+    print_ = line["mean_paper"], line["std_paper"], line["direction"]
+    (said,) = verdicts(*(np.array([float(v)]) for v in (*value, *print_)))
+    return bool(said == AGREES)
 
 
 def compare_runs(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

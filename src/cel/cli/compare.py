@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 SHOWN = 25  # cells, unless --all
-WORST_FIRST = ("worse", "differs", "better", "artefact", "missing", "ours_only", "equal")
+DIFFERING = ("worse", "unexplained", "differs", "better")
+WORST_FIRST = (
+    "worse", "unexplained", "differs", "better", "explained", "noise", "missing", "ours_only",
+    "not_comparable", "agrees", "equal",
+)  # fmt: skip
 
 
 def compare(
@@ -50,12 +54,17 @@ def compare(
     everything: Annotated[
         bool, typer.Option("--all", help="Print every cell, the equal ones too.")
     ] = False,
+    tried: Annotated[
+        bool,
+        typer.Option("--experiments", help="Run what imitates suspected causes of print first."),
+    ] = False,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", help="Workers for --experiments.")] = 1,
     as_json: bool = JSON,
 ) -> None:
     """Put cells side by side with noise-aware verdicts."""
     from cel.benchmark.compare import verdict_counts
 
-    table, per = _side_by_side(runs, other)
+    table, per = _side_by_side(runs, other, tried, jobs)
     for column, chosen in (
         ("dataset", dataset), ("our_method", method), ("method", method),
         ("metric", metric), ("verdict", verdict),
@@ -78,14 +87,19 @@ def compare(
     ]
     lines.append(["all", *map(str, counted.sum().to_numpy())])
     show_table(f"verdicts per {per}", [per, *map(str, counted.columns)], lines)
+    if other == "paper" and not (dataset or method or metric or verdict):
+        _show_placebo(table)
     _show_cells(table, everything or bool(verdict))
     if out is not None:
         notes().print(f"every cell: {out}", markup=False, soft_wrap=True)
 
 
-def _side_by_side(runs: list[Path], other: str | None) -> tuple[pd.DataFrame, str]:
+def _side_by_side(
+    runs: list[Path], other: str | None, tried: bool, jobs: int
+) -> tuple[pd.DataFrame, str]:
     from cel.benchmark import collect, open_run
     from cel.benchmark.compare import compare_runs, compare_with_paper
+    from cel.benchmark.experiments import experiment_scores, run_experiments
 
     if other is not None and other != "paper" and (Path(other) / "store.json").exists():
         runs, other = [*runs, Path(other)], None
@@ -103,8 +117,24 @@ def _side_by_side(runs: list[Path], other: str | None) -> tuple[pd.DataFrame, st
         if scores.empty:
             raise StoreError(f"{path} has no scores yet; look with: cel status {path}")
     if other == "paper":
-        return compare_with_paper(tables[0]), "table"
+        store, plan = open_run(runs[0])
+        if tried:
+            run_experiments(store, plan, jobs=jobs)
+        return compare_with_paper(tables[0], experiment_scores(store, plan)), "table"
     return compare_runs(*tables), "metric"
+
+
+def _show_placebo(table: pd.DataFrame) -> None:
+    """Print how often values agree with their namesake, and with a method that is none."""
+    from cel.benchmark.verdicts import placebo
+
+    found = placebo(table)
+    lines = [
+        [str(name), f"{cells:.0f}", f"{right:.0%}", f"{others:.0f}", f"{wrong:.0%}"]
+        for name, (cells, right, others, wrong) in zip(found.index, found.to_numpy(), strict=True)
+    ]
+    title = "agreement with the printed namesake, and with other printed methods (placebo)"
+    show_table(title, ["method", "cells", "namesake", "cells", "others"], lines)
 
 
 def _only(table: pd.DataFrame, column: str, chosen: list[str]) -> pd.DataFrame:
@@ -120,7 +150,7 @@ def _show_cells(table: pd.DataFrame, everything: bool) -> None:
     place = {v: i for i, v in enumerate(WORST_FIRST)}
     order = table["verdict"].map(lambda v: place.get(v, len(place)))
     table = table.assign(_order=order).sort_values("_order", kind="stable")
-    kept = table if everything else table[table["verdict"].isin(["worse", "differs", "better"])]
+    kept = table if everything else table[table["verdict"].isin(DIFFERING)]
     if kept.empty:
         notes().print("no cell is better or worse; every cell with --all", style="dim")
         return

@@ -29,27 +29,28 @@ def unique_rows(x: np.ndarray) -> np.ndarray:
     return np.unique(plain, axis=0)
 
 
-def _fit_lof(x: np.ndarray, k: int) -> Any:
+def _fit_lof(x: np.ndarray, k: int, deduplicate: bool) -> Any:
     from sklearn.neighbors import LocalOutlierFactor
 
-    rows = unique_rows(x)
+    rows = unique_rows(x) if deduplicate else np.ascontiguousarray(x)
     if len(rows) < 2:
         raise MissingInputError(f"needs two different training rows, got {len(rows)}")
     return LocalOutlierFactor(n_neighbors=min(k, len(rows) - 1), novelty=True).fit(rows)
 
 
-def _lof(ev: Evaluation, k: int, among: Among) -> np.ndarray:
+def _lof(ev: Evaluation, k: int, among: Among, deduplicate: bool) -> np.ndarray:
     """Factors of the selected rows, computed once for the mean and the median."""
     if among not in ("all", "target"):
         raise ConfigError(f"among must be 'all' or 'target', got {among!r}")
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    return ev.memo(("lof", ev.kind, k, among), lambda: _lof_values(ev, k, among))
+    key = ("lof", ev.kind, k, among, deduplicate)
+    return ev.memo(key, lambda: _lof_values(ev, k, among, deduplicate))
 
 
-def _lof_values(ev: Evaluation, k: int, among: Among) -> np.ndarray:
+def _lof_values(ev: Evaluation, k: int, among: Among, deduplicate: bool) -> np.ndarray:
     if among == "all":
-        fitted = ev.shared("lof", lambda: _fit_lof(ev.x_train, k), (k,))
+        fitted = ev.shared("lof", lambda: _fit_lof(ev.x_train, k, deduplicate), (k, deduplicate))
         return np.asarray(-fitted.score_samples(_like(ev.cf, ev.x_train)))
     if ev.task is Task.REGRESSION:
         raise UnsupportedError("among='target' needs classes")
@@ -57,8 +58,8 @@ def _lof_values(ev: Evaluation, k: int, among: Among) -> np.ndarray:
     for wanted in np.unique(ev.target):
         members = ev.x_train[ev.y_train == wanted]
         if len(unique_rows(members)) > 1:
-            rows, key = ev.target == wanted, (k, int(wanted))
-            fitted = ev.shared("lof", partial(_fit_lof, members, k), key, model=True)
+            rows, key = ev.target == wanted, (k, int(wanted), deduplicate)
+            fitted = ev.shared("lof", partial(_fit_lof, members, k, deduplicate), key, model=True)
             out[rows] = -fitted.score_samples(_like(ev.cf[rows], members))
     return out
 
@@ -85,9 +86,9 @@ LOF = (
     formula=f"mean of {LOF}",
     reference="Breunig et al., 2000",
 )
-def lof(ev: Evaluation, k: int = 20, among: Among = "all") -> np.ndarray:
+def lof(ev: Evaluation, k: int = 20, among: Among = "all", deduplicate: bool = True) -> np.ndarray:
     """Local outlier factor of each counterfactual."""
-    return _lof(ev, k, among)
+    return _lof(ev, k, among, deduplicate)
 
 
 @metric(
@@ -103,7 +104,7 @@ def lof(ev: Evaluation, k: int = 20, among: Among = "all") -> np.ndarray:
 )
 def lof_median(ev: Evaluation, k: int = 20, among: Among = "all") -> np.ndarray:
     """Local outlier factor of each counterfactual."""
-    return _lof(ev, k, among)
+    return _lof(ev, k, among, True)
 
 
 @metric(

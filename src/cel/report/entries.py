@@ -43,7 +43,7 @@ class Entry:
         reason: in words; "" for complete entries.
         paper: (mean, std) as printed, NaN where the paper has nothing.
         verdict: how ours stands to the printed value; "" if there is none.
-        artefact: why the printed value is known to be an artefact; "" if it is not.
+        artefact: which experiment gives the printed value, or which were tried; "" if none was.
     """
 
     mean: float
@@ -139,7 +139,7 @@ class TableBuilder:
         if line is not None:
             paper = (float(line["mean_paper"]), float(line["std_paper"]))
             verdict = "" if np.isnan(paper[0]) else str(line["verdict"])
-            artefact = str(line["reason"]) if verdict == "artefact" else ""
+            artefact = str(line["reason"]) if verdict else ""
         return Entry(mean, std, False, False, state, reason, paper, verdict, artefact)
 
 

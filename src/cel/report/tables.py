@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark.compare import compare_with_paper, paper_results
+from cel.benchmark.shipped import shipped_table
 from cel.report.entries import COLUMNS, Entry, Line, TableBuilder
 
 __all__ = [
@@ -83,7 +84,7 @@ def paper_tables(scores: pd.DataFrame, cells: pd.DataFrame) -> list[PaperTable]:
     """
     printed = paper_results()
     with np.errstate(over="ignore"):  # some printed deviations are as large as a double can be
-        beside = compare_with_paper(scores)
+        beside = compare_with_paper(scores, shipped_table("paper", "experiments"))
     tables = []
     for name, caption in CAPTIONS.items():
         spec = printed[printed["table"] == name]

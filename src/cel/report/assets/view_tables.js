@@ -32,10 +32,10 @@ VIEWS.push({
           "ul",
           { class: "legend" },
           [
-            "equal within noise",
-            "better",
-            "worse",
-            "artefact: the printed value is known to be one",
+            "agrees, or within noise only",
+            "differs: ours better",
+            "differs: ours worse, or unexplained",
+            "explained: an experiment that imitates the suspected cause gives the printed value",
           ].map((t) =>
             el(
               "li",

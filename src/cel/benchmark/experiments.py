@@ -1,0 +1,181 @@
+"""Experiments that imitate a suspected cause of a printed value; only their result explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cel.benchmark.collect import collect
+from cel.benchmark.named import import_folders
+from cel.benchmark.plan import Plan, make_plan
+from cel.benchmark.spec import MethodSpec, Suite
+from cel.benchmark.store import Store
+from cel.config import read_yaml
+from cel.errors import ConfigError
+from cel.registry import did_you_mean
+
+__all__ = ["DERIVED", "Experiment", "experiment_scores", "experiments", "run_experiments"]
+
+CLAIMS = ("method", "metric", "dataset", "model")
+Watcher = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One suspected cause.
+
+    Attributes:
+        name: of the experiment.
+        reason: what is imitated, in words.
+        method: labels whose cells it claims; none for all.
+        metric: printed metrics that it claims; none for all.
+        dataset: datasets that it claims; none for all.
+        model: models that it claims; none for all.
+        params: changed settings of the method.
+        suite: changed settings of the suite.
+        derive: name of a function of `DERIVED` that makes the scores from ours, instead of a run.
+    """
+
+    name: str
+    reason: str
+    method: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
+    dataset: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    suite: Mapping[str, Any] = field(default_factory=dict)
+    derive: str = ""
+
+    def claims(self, line: Mapping[str, Any]) -> bool:
+        """Tell whether a printed cell is among those that the experiment is about."""
+        places = {
+            "our_method": self.method, "metric": self.metric, "dataset": self.dataset,
+            "our_model": self.model,
+        }  # fmt: skip
+        return all(not wanted or line[name] in wanted for name, wanted in places.items())
+
+    def variant(self, suite: Suite) -> Suite:
+        """Return the suite with the suspected mistake in it."""
+        chosen = [m for m in suite.methods if not self.method or m.label in self.method]
+        methods = tuple(
+            MethodSpec(label=m.label, method=m.method, params={**m.params, **self.params})
+            for m in chosen
+        )
+        return replace(suite, methods=methods, **dict(self.suite))
+
+
+def unanswered_as_original(scores: pd.DataFrame) -> pd.DataFrame:
+    """Score rows without an answer as if the original row had been returned: nothing changed."""
+    wide = scores.pivot_table(
+        index=["dataset", "model", "method", "fold"], columns="metric", values="value"
+    )
+    if "success" not in wide:
+        return scores.iloc[:0]
+    found = wide["success"]
+    made = {"coverage": found * 0 + 1, "success": found}
+    for name in ("sparsity_encoded", "sparsity", "l2_hamming_encoded", "l2_hamming"):
+        if name in wide:
+            made[name] = (wide[name] * found).where(found > 0, 0.0)
+    lines = (
+        pd.DataFrame(made)
+        .reset_index()
+        .melt(
+            id_vars=["dataset", "model", "method", "fold"], var_name="metric", value_name="value"
+        )
+    )
+    return lines.dropna(subset=["value"]).assign(reason="")
+
+
+DERIVED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "unanswered_as_original": unanswered_as_original
+}
+
+
+def experiments(names: Iterable[str] = ()) -> list[Experiment]:
+    """Return the registered experiments, all or some.
+
+    >>> [e.name for e in experiments(["cegp_theta_0"])]
+    ['cegp_theta_0']
+    """
+    path = Path(str(resources.files("cel.benchmark"))) / "paper" / "experiments.yaml"
+    known = {}
+    for entry in read_yaml(path)["experiments"]:
+        lists = {k: tuple(entry[k]) for k in CLAIMS if k in entry}
+        known[entry["name"]] = Experiment(**{**entry, **lists})
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"unknown experiment {name!r}; {did_you_mean(name, known)}")
+    return [known[n] for n in names] if names else list(known.values())
+
+
+def _plan(experiment: Experiment, plan: Plan) -> Plan | None:
+    """The cells of an experiment in a run; None if the run has none of its methods."""
+    suite = experiment.variant(plan.suite)
+    if not suite.methods:
+        return None
+    labels = {c.method.label for c in plan.cells}
+    methods = tuple(m for m in suite.methods if m.label in labels)
+    return make_plan(replace(suite, methods=methods), plan.facts) if methods else None
+
+
+def run_experiments(
+    store: Store,
+    plan: Plan,
+    names: Iterable[str] = (),
+    *,
+    jobs: int = 1,
+    watch: Watcher | None = None,
+) -> int:
+    """Compute the open cells of experiments in the store of a run; return how many there were.
+
+    Predictors, densities and whatever else an experiment does not touch are those of the run.
+
+    Args:
+        store: of the run.
+        plan: of the run.
+        names: which experiments; all by default.
+        jobs: worker processes.
+        watch: called with every event.
+    """
+    from cel.benchmark.runner import _recorder, pending_tasks
+    from cel.benchmark.supervisor import Supervisor
+
+    tasks = []
+    for experiment in experiments(names):
+        made = None if experiment.derive else _plan(experiment, plan)
+        if made is None:
+            continue
+        folders = import_folders(made.suite)
+        for task in pending_tasks(made, store):
+            task.folders = folders
+            task.facts = {name: fact.to_dict() for name, fact in made.facts.items()}
+            tasks.append(task)
+    count = sum(len(t.cells) for t in tasks)
+    if tasks:
+        Supervisor(
+            store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device="cpu",
+            report=_recorder(store, watch), log=store.root / "workers.log",
+        ).run(tasks)  # fmt: skip
+    return count
+
+
+def experiment_scores(store: Store, plan: Plan, names: Iterable[str] = ()) -> pd.DataFrame:
+    """Return what experiments have given so far: `collect`'s columns and the experiment's name."""
+    ours = collect(store, plan, times=False)
+    parts = []
+    for experiment in experiments(names):
+        if experiment.derive:
+            table = DERIVED[experiment.derive](ours)
+        else:
+            made = _plan(experiment, plan)
+            if made is None:
+                continue
+            table = collect(store, made, times=False)
+        parts.append(table.assign(experiment=experiment.name))
+    filled = [p for p in parts if len(p)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()

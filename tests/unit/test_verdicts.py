@@ -1,0 +1,127 @@
+"""Verdicts against print: bands that can fail, experiments that explain, and the placebo."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cel.benchmark import load_suite
+from cel.benchmark.compare import compare_with_paper, paper_results
+from cel.benchmark.experiments import DERIVED, experiments
+from cel.benchmark.preflight import check_settings
+from cel.benchmark.verdicts import placebo, verdicts
+from cel.errors import ConfigError
+
+
+def _one(ours, std, folds, printed, printed_std, direction=1):
+    values = (ours, std, folds, printed, printed_std, direction)
+    return str(verdicts(*(np.array([float(v)]) for v in values))[0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ((0.50, 0.02, 5, 0.51, 0.02), "agrees"),
+        ((0.60, 0.55, 5, 1.00, 0.00), "noise"),  # 0.60 +- 0.55 against 1.00 is no agreement
+        ((0.90, 0.01, 5, 0.99, 0.01), "worse"),  # within ten per cent, far outside the errors
+        ((0.90, 0.01, 5, 0.99, 0.01, -1), "better"),
+        ((-8.76, 1.0, 5, 0.00, -np.inf), "worse"),  # an infinite deviation is no band
+        ((-8.76, 1.0, 5, 0.00, np.nan), "worse"),
+        ((1.0897, np.nan, 1, 1.20, 0.01, -1), "better"),  # one fold has no deviation
+        ((1.0897, 9.0, 1, 1.20, 0.01, -1), "better"),
+        ((0.004, 0.0, 5, 0.00, 0.00), "agrees"),  # two digits are printed
+        ((0.006, 0.0, 5, 0.00, 0.00), "better"),
+    ],
+)
+def test_bands_are_two_errors_and_ten_per_cent(cell, said):
+    assert _one(*cell) == said
+
+
+def test_the_error_is_pooled_over_both_sides_with_their_own_folds():
+    gap, std = 0.4, 0.2
+    error = np.hypot(std / np.sqrt(2), std / np.sqrt(5))
+    inside, outside = 10 - 2 * error, 10 - 2 * error - 0.01
+    assert _one(inside, std, 2, 10, std) == "agrees"
+    assert _one(outside, std, 2, 10, std) == "worse"
+    assert _one(10 - gap, std, 5, 10, std) == "worse", "five folds err less than two"
+
+
+def _scores(change=None, folds=5):
+    """The printed means as scores, on every fold the same."""
+    printed = paper_results().dropna(subset=["mean"])
+    table = pd.DataFrame(
+        {"dataset": printed["dataset"], "model": printed["our_model"],
+         "method": printed["our_method"], "metric": printed["our_metric"],
+         "value": printed["mean"]}
+    )  # fmt: skip
+    if change is not None:
+        table["value"] = change(table)
+    parts = [table.assign(fold=f, reason="") for f in range(folds)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_print_agrees_with_itself_and_times_are_not_compared():
+    found = compare_with_paper(_scores())
+    blank = found["mean_paper"].isna()
+    times = found["metric"] == "time_s"
+    assert set(found.loc[blank, "verdict"]) == {"missing"}
+    assert set(found.loc[~blank & times, "verdict"]) == {"not_comparable"}
+    assert set(found.loc[~blank & ~times, "verdict"]) == {"agrees"}
+    one = compare_with_paper(_scores(folds=1))
+    assert one.loc[one["mean_ours"].notna(), "reason"].str.startswith("one fold").all()
+
+
+def test_an_experiment_explains_a_cell_only_by_giving_the_printed_value():
+    def wrong(table):
+        hit = (table["method"] == "cegp") & (table["metric"] == "lof")
+        return table["value"].where(~hit, table["value"] * 3)
+
+    scores = _scores(wrong)
+    cells = lambda t: t[(t["our_method"] == "cegp") & (t["metric"] == "lof")]  # noqa: E731
+    plain = cells(compare_with_paper(scores)).dropna(subset=["mean_paper"])
+    assert (plain["verdict"] == "worse").all()
+    good = _scores().assign(experiment="cegp_theta_0")
+    told = cells(compare_with_paper(scores, good)).dropna(subset=["mean_paper"])
+    assert (told["verdict"] == "explained").all()
+    assert told["reason"].str.startswith("cegp_theta_0: ").all()
+    bad = scores.assign(experiment="cegp_theta_0")
+    told = cells(compare_with_paper(scores, bad)).dropna(subset=["mean_paper"])
+    assert (told["verdict"] == "unexplained").all()
+    foreign = _scores().assign(experiment="artelt_radius")
+    told = cells(compare_with_paper(scores, foreign)).dropna(subset=["mean_paper"])
+    assert (told["verdict"] == "worse").all(), "it is not about CEGP"
+
+
+def test_the_placebo_finds_what_agrees_by_accident():
+    right = placebo(compare_with_paper(_scores()))
+    assert right.loc["all", "right"] == 1.0
+    assert right.loc["all", "wrong"] < 0.5
+    alike = placebo(compare_with_paper(_scores(lambda t: 0 * t["value"] + 0.5)))
+    assert alike.loc["all", "right"] == pytest.approx(alike.loc["all", "wrong"], abs=0.05)
+
+
+def test_experiments_are_runnable_variants_of_the_printed_suite():
+    suite = load_suite("paper")
+    labels = {m.label for m in suite.methods}
+    metrics = set(paper_results()["metric"])
+    for experiment in experiments():
+        assert set(experiment.method) <= labels
+        assert set(experiment.metric) <= metrics
+        if experiment.derive:
+            assert experiment.derive in DERIVED
+            continue
+        variant = experiment.variant(suite)
+        check_settings(variant)
+        assert variant != suite
+        assert bool(experiment.params) != bool(experiment.suite), "one change at a time"
+    with pytest.raises(ConfigError, match="did you mean"):
+        experiments(["cegp_theta_1"])
+
+
+def test_unanswered_rows_as_originals_by_hand():
+    lines = [("d", "lr", "dice", 0, m, v, "") for m, v in
+             {"success": 0.5, "coverage": 0.6, "sparsity_encoded": 0.4}.items()]  # fmt: skip
+    columns = ["dataset", "model", "method", "fold", "metric", "value", "reason"]
+    found = DERIVED["unanswered_as_original"](pd.DataFrame(lines, columns=columns))
+    assert found.set_index("metric")["value"].to_dict() == {
+        "coverage": 1.0, "success": 0.5, "sparsity_encoded": 0.2,
+    }  # fmt: skip
