@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from cel.datasets.splits import Part, Rows, Split
 from cel.errors import ConfigError
-from cel.preprocessing import PreprocessingPipeline
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.space import FeatureSpace, Target
 
 __all__ = ["TabularRows", "make_loader"]
@@ -29,6 +29,11 @@ class TabularRows(TensorDataset):
     def __init__(self, rows: Rows, split: Split) -> None:
         super().__init__(torch.from_numpy(rows.X), torch.from_numpy(rows.y))
         self.rows, self.split = rows, split
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the rows were encoded."""
+        return self.split.encoding
 
     @property
     def space(self) -> FeatureSpace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from cel.datasets.order import content_order
 from cel.datasets.table import Table
 from cel.errors import ConfigError, DataError
-from cel.preprocessing import PreprocessingPipeline
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 
@@ -53,10 +53,9 @@ class Split:
         train: rows for fitting.
         valid: rows for early stopping and thresholds.
         test: rows that nothing but explaining and scoring sees.
-        space: encoded feature space.
+        encoding: features, pipeline and outcome; fitted on the rows of `train` and `valid`, whose
+            ranges are those of a regression target.
         raw_space: raw feature space.
-        pipeline: fitted on the rows of `train` and `valid`.
-        target: outcome; ranges (regression) are those of `train` and `valid`.
         name: name of the dataset.
         fold: number of the fold, from 0.
     """
@@ -64,12 +63,25 @@ class Split:
     train: Rows
     valid: Rows
     test: Rows
-    space: FeatureSpace
+    encoding: Encoding
     raw_space: FeatureSpace
-    pipeline: PreprocessingPipeline
-    target: Target
     name: str
     fold: int
+
+    @property
+    def space(self) -> FeatureSpace:
+        """Encoded feature space."""
+        return cast(FeatureSpace, self.encoding.space)
+
+    @property
+    def pipeline(self) -> PreprocessingPipeline:
+        """Fitted preprocessing."""
+        return cast(PreprocessingPipeline, self.encoding.pipeline)
+
+    @property
+    def target(self) -> Target:
+        """Outcome."""
+        return cast(Target, self.encoding.target)
 
     def loader(
         self, part: Part, *, batch_size: int = 256, shuffle: bool = False, seed: int = 0
@@ -144,10 +156,8 @@ def make_split(
         train=train,
         valid=valid,
         test=test,
-        space=fresh.space_,
+        encoding=Encoding(space=fresh.space_, pipeline=fresh, target=target),
         raw_space=table.space,
-        pipeline=fresh,
-        target=target,
         name=table.name,
         fold=fold,
     )

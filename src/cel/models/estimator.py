@@ -20,15 +20,16 @@ from cel.models.training.jobs import Job, Outcome
 from cel.models.training.loop import seeded, train
 from cel.models.training.schedule import PREDICTOR_PRESETS, Schedule
 from cel.parameters import Parameters
+from cel.preprocessing import Encoded
 from cel.registry import did_you_mean
-from cel.space import FeatureSpace, Target
+from cel.space import FeatureSpace
 
 __all__ = ["PytorchBase"]
 
 ROWS_AT_ONCE = 65_536
 
 
-class PytorchBase(Parameters, ABC):
+class PytorchBase(Parameters, Encoded, ABC):
     """An estimator that *has* a torch module, `module_`, built when `fit` knows the shapes.
 
     An author writes `_build` and, where it differs, the loss. Modules see (n, d) rows, or
@@ -54,9 +55,6 @@ class PytorchBase(Parameters, ABC):
 
     module_: nn.Module
     history_: pd.DataFrame
-    space_: FeatureSpace | None
-    pipeline_: Any
-    target_: Target | None
     n_features_in_: int
     n_outputs_: int
 
@@ -133,7 +131,7 @@ class PytorchBase(Parameters, ABC):
         schedule, device = self.schedule(), resolve_device(self.device)
         if not len(rows.X):
             raise DataError(f"{type(self).__name__} cannot learn from 0 rows")
-        self.space_, self.pipeline_, self.target_ = rows.space, rows.pipeline, rows.target
+        self.encoding_ = rows.encoding
         self.n_features_in_ = rows.X.shape[1]
         self._learn_target(rows)
         fit, valid = self._tables(rows, device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from cel.errors import ConfigError, DataError, MissingInputError
+from cel.preprocessing import Encoding, PreprocessingPipeline, infer_space
 from cel.space import FeatureSpace, Target
 
 __all__ = ["FitRows", "as_matrix", "read_rows", "resolve_device", "validation_cut"]
@@ -29,18 +30,25 @@ class FitRows:
         y: labels (n,), positions (n,), values (n, m), or None.
         valid_x: (v, d) encoded validation rows; None if none were given.
         valid_y: their targets.
-        space: encoded feature space, if known.
-        pipeline: what encodes raw tables, if known.
-        target: what `y` means; None when `y` holds plain labels or values.
+        encoding: what is known about the rows; its target says what `y` means, and is None when
+            `y` holds plain labels or values.
     """
 
     X: Tensor
     y: np.ndarray | None
     valid_x: Tensor | None = None
     valid_y: np.ndarray | None = None
-    space: FeatureSpace | None = None
-    pipeline: Any = None
-    target: Target | None = None
+    encoding: Encoding = field(default_factory=Encoding)
+
+    @property
+    def space(self) -> FeatureSpace | None:
+        """Encoded feature space, if known."""
+        return self.encoding.space
+
+    @property
+    def target(self) -> Target | None:
+        """What `y` means, if known."""
+        return self.encoding.target
 
 
 def read_rows(data: Any, y: Any, space: FeatureSpace | None, valid: Any) -> FitRows:
@@ -60,8 +68,7 @@ def read_rows(data: Any, y: Any, space: FeatureSpace | None, valid: Any) -> FitR
         y=_targets(y, len(X)),
         valid_x=valid_x,
         valid_y=valid_y,
-        space=space,
-        pipeline=pipeline,
+        encoding=Encoding(space=space, pipeline=pipeline),
     )
 
 
@@ -164,8 +171,6 @@ def _read_pair(valid: Any, pipeline: Any, width: int) -> tuple[Tensor | None, np
 
 
 def _fit_pipeline(frame: pd.DataFrame, space: FeatureSpace | None) -> tuple[Any, FeatureSpace]:
-    from cel.preprocessing import PreprocessingPipeline, infer_space
-
     pipeline = PreprocessingPipeline().fit(frame, space or infer_space(frame))
     return pipeline, pipeline.space_
 
@@ -191,9 +196,7 @@ def _read_loader(loader: DataLoader[Any], space: FeatureSpace | None, valid: Any
         y=_targets(columns[1], len(X)) if len(columns) > 1 else None,
         valid_x=valid_x,
         valid_y=valid_y,
-        space=space,
-        pipeline=pipeline,
-        target=getattr(dataset, "target", None),
+        encoding=Encoding(space=space).over(Encoding.of(dataset)),
     )
 
 

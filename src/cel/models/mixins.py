@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from cel.models.targets import flat_labels, value_matrix
 from cel.models.training.schedule import REGRESSOR_PRESETS
 from cel.protocols import Task
 from cel.registry import did_you_mean
+from cel.space import Target
 
 __all__ = ["ClassifierPytorchMixin", "RegressionPytorchMixin"]
 
@@ -45,6 +47,10 @@ class ClassifierPytorchMixin(_Differentiable):
             self.classes_ = np.arange(rows.target.n_outputs)
         else:
             self.classes_ = np.unique(flat_labels(rows.y))
+            if len(self.classes_) > 1:
+                labels = tuple(self.classes_.tolist())
+                own = Target(names=("y",), task=Task.CLASSIFICATION, classes=labels)
+                self.encoding_ = replace(self.encoding_, target=own)
         if len(self.classes_) < 2:
             raise DataError(f"y holds one class only, {self.classes_.tolist()}; two are needed")
         self.n_outputs_ = len(self.classes_)

@@ -18,6 +18,7 @@ from cel.errors import StoreError, UnsupportedError
 from cel.models.inputs import resolve_device
 from cel.models.names import MODELS
 from cel.models.training.loop import seeded
+from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Task
 from cel.space import Target
 from cel.space.serialize import plain_label, space_from_dict, space_to_dict
@@ -72,9 +73,11 @@ def load_model(path: str | Path, *, device: str = "cpu") -> PytorchBase:
             setattr(model, name, np.array(value) if name == "classes_" else value)
         model.n_features_in_, model.n_outputs_ = meta["n_features_in_"], meta["n_outputs_"]
         space, target, pipeline = meta["space"], meta["target"], meta["pipeline"]
-        model.space_ = None if space is None else space_from_dict(space)
-        model.target_ = None if target is None else _target_from_dict(target)
-        model.pipeline_ = None if pipeline is None else _pipeline_from_dict(pipeline)
+        model.encoding_ = Encoding(
+            space=None if space is None else space_from_dict(space),
+            target=None if target is None else _target_from_dict(target),
+            pipeline=None if pipeline is None else PreprocessingPipeline.from_dict(pipeline),
+        )
         model.history_ = pd.DataFrame(history.numpy(), columns=meta["history"])
         with seeded(0):  # the random weights of a new module must not use up the global stream
             module = model._build(model.n_features_in_, model.n_outputs_)
@@ -138,9 +141,3 @@ def _target_to_dict(target: Target) -> dict[str, Any]:
 def _target_from_dict(data: dict[str, Any]) -> Target:
     values = {k: _tuples(v) for k, v in data.items()}
     return Target(**values | {"task": Task(data["task"])})
-
-
-def _pipeline_from_dict(data: dict[str, Any]) -> Any:
-    from cel.preprocessing import PreprocessingPipeline
-
-    return PreprocessingPipeline.from_dict(data)

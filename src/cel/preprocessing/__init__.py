@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
-from cel.preprocessing.encoding import Encoding
+from cel.preprocessing.encoding import Encoded, Encoding
 from cel.preprocessing.given import GivenRows
 from cel.preprocessing.imputer import Imputer, companions, frozen, without_gaps
 from cel.preprocessing.infer import infer_space
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STEPS",
     "Columns",
+    "Encoded",
     "Encoding",
     "GivenRows",
     "Imputer",

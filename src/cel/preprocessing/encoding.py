@@ -14,7 +14,7 @@ from cel.preprocessing.schema import to_array
 from cel.preprocessing.sheet import Sheet
 from cel.space import FeatureSpace, Target
 
-__all__ = ["Encoding", "row_labels"]
+__all__ = ["Encoded", "Encoding", "row_labels"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,27 @@ class Encoding:
             return frame
         known = self.pipeline.raw_space_.names
         return frame[[n for n in frame.columns if n in known]]
+
+
+class Encoded:
+    """The parts of `encoding_`, for owners that have one once they are fitted."""
+
+    encoding_: Encoding
+
+    @property
+    def space_(self) -> FeatureSpace | None:
+        """Encoded features, or None."""
+        return self.encoding_.space
+
+    @property
+    def pipeline_(self) -> PreprocessingPipeline | None:
+        """What encodes raw tables, or None."""
+        return self.encoding_.pipeline
+
+    @property
+    def target_(self) -> Target | None:
+        """The outcome, or None."""
+        return self.encoding_.target
 
 
 def row_labels(index: pd.Index) -> np.ndarray:

@@ -13,9 +13,9 @@ from cel.models.classifiers import MLPClassifier
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
 from cel.models.options import Options
 from cel.models.regressors import MLPRegressor
-from cel.preprocessing import Encoding, PreprocessingPipeline
+from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Predictor, Task
-from cel.space import FeatureSpace, Target
+from cel.space import FeatureSpace
 
 __all__ = ["SurrogateModel", "fit_surrogate"]
 
@@ -37,7 +37,7 @@ class _SoftLabelMLP(MLPClassifier):
         return (p * (p.clamp(min=1e-12).log() - log_q)).sum(-1)
 
 
-class SurrogateModel:
+class SurrogateModel(Encoded):
     """The answers of a real model together with the gradients of a network that imitates it.
 
     `predict` and `predict_proba` ask the real model, so whatever is found along the gradients of
@@ -55,21 +55,6 @@ class SurrogateModel:
         self.encoding_ = Encoding.of(real)
         self.classes_ = getattr(real, "classes_", None)
         self.n_features_in_, self.n_outputs_ = imitation.n_features_in_, imitation.n_outputs_
-
-    @property
-    def space_(self) -> FeatureSpace | None:
-        """Encoded space, or None."""
-        return self.encoding_.space
-
-    @property
-    def pipeline_(self) -> PreprocessingPipeline | None:
-        """What encodes raw tables, or None."""
-        return self.encoding_.pipeline
-
-    @property
-    def target_(self) -> Target | None:
-        """The outcome, or None."""
-        return self.encoding_.target
 
     @property
     def reads_tables(self) -> bool:

@@ -26,7 +26,7 @@ from cel.models.adapters.own_units import OwnUnits
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import as_matrix
 from cel.models.layers import FrozenModule
-from cel.preprocessing import Encoding, PreprocessingPipeline
+from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 
@@ -111,7 +111,7 @@ def _filler(data: Any, encoding: Encoding) -> pd.DataFrame | None:
     return data[list(encoding.sheet.carried)].iloc[:1]
 
 
-class WrappedModel:
+class WrappedModel(Encoded):
     """A black box over encoded rows and raw tables, made by `wrap`.
 
     Attributes:
@@ -142,21 +142,6 @@ class WrappedModel:
         self.n_outputs_ = len(self.classes_) or (self.target_.n_outputs if self.target_ else None)
         self._filler = filler
         self._decode: Callable[[Any], pd.DataFrame] = self._decoded
-
-    @property
-    def space_(self) -> FeatureSpace | None:
-        """Encoded space, or None."""
-        return self.encoding_.space
-
-    @property
-    def pipeline_(self) -> PreprocessingPipeline | None:
-        """What decodes rows for the model, or None."""
-        return self.encoding_.pipeline
-
-    @property
-    def target_(self) -> Target | None:
-        """The outcome, or None."""
-        return self.encoding_.target
 
     @property
     def reads_tables(self) -> bool:
