@@ -192,12 +192,17 @@ class Workbench:
     def _predicted(self, part: Part) -> np.ndarray:
         """What the model predicts for a part of the fold, asked once per block."""
         if part not in self._made:
-            model, x = self.predictor(), getattr(self.split, part).X
+            model, split = self.predictor(), self.split
+            x = getattr(split, part).X
             if self.block.task is Task.REGRESSION:
                 y = np.asarray(model.predict(x), dtype=np.float32).reshape(len(x), -1)
-            else:
-                y = np.asarray(model.predict_proba(x).argmax(1), dtype=np.int64)
-            self._made[part] = y
+                self._made[part] = y
+            elif part == "test":
+                self._made[part] = np.asarray(model.predict_proba(x).argmax(1), dtype=np.int64)
+            else:  # rows for fitting and for validation in one pass
+                both = np.concatenate([split.train.X, split.valid.X])
+                y = np.asarray(model.predict_proba(both).argmax(1), dtype=np.int64)
+                self._made["train"], self._made["valid"] = np.split(y, [len(split.train.X)])
         return np.asarray(self._made[part])
 
     def _spec(self, stage: str) -> dict[str, Any]:

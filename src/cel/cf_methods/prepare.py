@@ -167,6 +167,7 @@ def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelVi
     y = _predicted(x, bad, given, view, reasons)
     if reasons is not None:
         bad = np.array([r is not None for r in reasons], dtype=bool)
+        x = np.where(bad[:, None], np.float32(np.nan), x)
     done = np.zeros(len(x), dtype=bool)
     if method.keeps_class:
         wanted = y

@@ -89,11 +89,10 @@ def _check_predictions(ev: Evaluation) -> None:
     if not hasattr(ev.context.model, needed):
         return
     r = ev.result
-    usable = np.flatnonzero(np.isfinite(r.x_origs).all(1))
-    have = np.flatnonzero(r.has_candidate)
-    for rows, x, y, name in ((usable, r.x_origs, r.y_origs, "y_origs"),
-                             (have, r.x_cfs, r.y_cfs, "y_cfs")):  # fmt: skip
-        wrong = rows[_disagrees(ev, x[rows], y[rows])] if len(rows) else rows
+    usable, have, before, after = ev.answers_of_model()
+    for rows, said, y, name in ((usable, before, r.y_origs, "y_origs"),
+                                (have, after, r.y_cfs, "y_cfs")):  # fmt: skip
+        wrong = rows[_disagrees(ev, said, y[rows])] if len(rows) else rows
         if len(wrong):
             raise DataError(
                 f"{name} disagrees with the model in {len(wrong)} of {len(rows)} rows, first in "
@@ -101,10 +100,10 @@ def _check_predictions(ev: Evaluation) -> None:
             )
 
 
-def _disagrees(ev: Evaluation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _disagrees(ev: Evaluation, said: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Compare probabilities (n, K) or values (n, o) of the model with stored predictions."""
     if ev.task is Task.REGRESSION:
-        return np.asarray(~(np.abs(ev.predict(x) - y).max(1) <= DOUBT))
-    proba = ev.probabilities(x)
-    inside = (y >= 0) & (y < proba.shape[1])
-    told = np.take_along_axis(proba, np.where(inside, y, 0)[:, None].astype(np.int64), 1)[:, 0]
-    return np.asarray(~inside | (proba.max(1) - told > DOUBT))
+        return np.asarray(~(np.abs(said - y).max(1) <= DOUBT))
+    inside = (y >= 0) & (y < said.shape[1])
+    told = np.take_along_axis(said, np.where(inside, y, 0)[:, None].astype(np.int64), 1)[:, 0]
+    return np.asarray(~inside | (said.max(1) - told > DOUBT))

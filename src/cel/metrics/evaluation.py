@@ -111,9 +111,39 @@ class Evaluation:
         out = np.array(self.result.y_cfs)
         have = self.result.has_candidate
         if self.context.model is not None and have.any():
-            out = out.astype(np.float64) if self.task is Task.REGRESSION else out.astype(np.int64)
-            out[have] = self.predict(self.result.x_cfs[have])
+            said = self.answers_of_model()[3]
+            regression = self.task is Task.REGRESSION
+            out = out.astype(np.float64 if regression else np.int64)
+            out[have] = said if regression else said.argmax(1)
         return out
+
+    def answers_of_model(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Ask the model about all rows and candidates at once.
+
+        Returns:
+            (rows that can be asked about, rows with a candidate, probabilities or values of the
+            former, of the latter).
+        """
+        return self.memo("answers_of_model", self._ask)
+
+    def _ask(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        r = self.result
+        usable = np.flatnonzero(np.isfinite(r.x_origs).all(1))
+        have = np.flatnonzero(r.has_candidate)
+        ask = self.predict if self.task is Task.REGRESSION else self.probabilities
+        if r.given is not None and getattr(self.model, "reads_tables", False):
+            answers = r.given.written(r.x_cfs[have], have)
+            said = [self._of_table(t) for t in (r.given.frame.iloc[usable], answers)]
+            return usable, have, said[0], said[1]
+        both = ask(np.concatenate([r.x_origs[usable], r.x_cfs[have]]))
+        return usable, have, both[: len(usable)], both[len(usable) :]
+
+    def _of_table(self, table: Any) -> np.ndarray:
+        """Ask about rows as their owner shows them."""
+        if self.task is Task.REGRESSION:
+            values = np.asarray(self.model.predict(table), dtype=np.float64)
+            return np.asarray(values.reshape(len(table), -1))
+        return np.asarray(self.model.predict_proba(table))
 
     @property
     def tolerance(self) -> float:
