@@ -55,7 +55,7 @@ PACKAGES = {
     ),
     "search": (
         ["src/cel/search/*.py"],
-        ["tests/search/*.py"],
+        ["tests/search/*.py", "tests/unit/test_pool.py"],
         ["tests/methods/wachter/*.py", "tests/methods/dice/*.py"],
     ),
     "solvers": (
