@@ -117,6 +117,7 @@ def test_ctrl_c_says_how_to_go_on(tiny, tmp_path):
     assert process.returncode == 130
     assert "Go on with" in output
     assert "Traceback" not in output
+    assert (tmp_path / "r" / "scores.parquet").exists(), "the table of what is finished"
 
 
 def _free_port():

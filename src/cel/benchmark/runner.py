@@ -121,9 +121,16 @@ def open_run(out: str | Path) -> tuple[Store, Plan]:
     suite = store.read_json("suite.json")
     if suite is None:
         raise StoreError(f"{out} holds no suite; start one with: cel run quick --out {out}")
-    kept = store.read_json("methods.json") or {}
-    known = {name: MethodFacts.from_dict(f) for name, f in kept.items()}
-    return store, make_plan(Suite.from_dict(suite), known)
+    return store, make_plan(Suite.from_dict(suite, f"{out}/suite.json"), _known_facts(store))
+
+
+def _known_facts(store: Store) -> dict[str, MethodFacts]:
+    """What the run knows of its methods; a damaged file is done without, classes are asked."""
+    try:
+        kept = store.read_json("methods.json") or {}
+        return {name: MethodFacts.from_dict(f) for name, f in kept.items()}
+    except (StoreError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> list[Task]:
