@@ -40,7 +40,7 @@ def table(n=160, seed=0, missing=False):
     score = frame["age"] / 40 + frame["income"] / 3000 + (frame["job"] == "pilot")
     if missing:
         frame.loc[::7, "income"] = np.nan
-        frame.loc[::11, "job"] = None
+        frame.loc[::11, "job"] = np.nan  # a None of an old pandas would come back as NaN
     return frame, np.where(score > score.median(), "good", "bad")
 
 

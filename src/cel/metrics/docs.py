@@ -49,6 +49,7 @@ scores["validity"], scores.reasons, scores.to_frame(), scores.per_row(), scores.
 Suites: `default.yaml` (the paper's), `full.yaml`, `fairness.yaml`, `robustness.yaml`, or a file of
 your own with a list `metrics:` of names or `name: {setting: value, as: label}`.
 
+@SUMMARY@
 ## The example
 
 `cel.metrics.example.example()` has ten people who want class 2. Age and hours are scaled; the
@@ -69,7 +70,8 @@ PARTS = ("outcome", "proximity", "density", "outliers", "timing", "diversity", "
 def render() -> str:
     """Return the page as Markdown text."""
     result = example()
-    lines = [HEAD + "\n".join(_example_rows()) + "\n"]
+    head = HEAD.replace("@SUMMARY@", _summary())
+    lines = [head + "\n".join(_example_rows()) + "\n"]
     for part in PARTS:
         module = import_module(f"cel.metrics.{part}")
         lines.append(f"## {str(module.__doc__).splitlines()[0]}\n")
@@ -77,6 +79,23 @@ def render() -> str:
             if name == metric.name and metric.function.__module__ == module.__name__:
                 lines.append(_section(metric, result))
     return "\n".join(lines)
+
+
+def _summary() -> str:
+    """Return one table over all metrics, by question."""
+    lines = ["## All metrics", "", "| question | metric | better | rows | needs | meaning |"]
+    lines.append("|---|---|---|---|---|---|")
+    for part in PARTS:
+        module = import_module(f"cel.metrics.{part}")
+        question = str(module.__doc__).splitlines()[0].rstrip(".")
+        for name, metric in METRICS.items():
+            if name == metric.name and metric.function.__module__ == module.__name__:
+                needs = ", ".join(sorted(metric.needs))
+                meaning = metric.meaning.replace("|", "\\|")
+                said = f"`{name}`", metric.arrow.strip(), metric.rows, needs, meaning
+                lines.append(f"| {question} | {' | '.join(said)} |")
+                question = ""
+    return "\n".join(lines) + "\n"
 
 
 def _example_rows() -> list[str]:
