@@ -48,9 +48,19 @@ A deviation that has one allowed side (a cost above the optimum, a missing margi
 property that has no number. A *known gap* is a test that must fail as long as the gap is there. The page is written by
 `python benchmarks/fidelity.py`, which runs the tests; the last digits differ between machines.
 
+"""  # noqa: E501
+TABLE = """\
+## Every test
+
 | what | statement | oracle | measured deviation | limit | file |
 |---|---|---|---|---|---|
-"""  # noqa: E501
+"""
+SUMMARY = """\
+## In short
+
+| what | tests | with a number | deviations above half of their limit | known gaps |
+|---|---|---|---|---|
+"""
 
 
 def listing() -> list[tuple[str, str, str, str]]:
@@ -128,7 +138,25 @@ def page(results: Path, before: str = "") -> str:
         kept = old.get((what, statement, file)) if new is None else None
         oracle, value, limit = kept or cells(new)
         lines.append(f"| {what} | {statement} | {oracle} | {value} | {limit} | {file} |\n")
-    return INTRO + "".join(lines)
+    return INTRO + summary(lines) + TABLE + "".join(lines)
+
+
+def summary(lines: list[str]) -> str:
+    """Return one line per subject: how many tests, and how near they come to their limits."""
+    counts: dict[str, list[int]] = {}
+    for (what, _, _), (_, value, limit) in told("".join(lines)).items():
+        pairs = list(zip(value.split("<br>"), limit.split("<br>"), strict=True)) if limit else []
+        gaps = [v for v, _ in pairs if "known gap" in v]
+        near = [v for v, most in pairs if v not in gaps and _near(v.split(" ")[0], most)]
+        own = counts.setdefault(what, [0, 0, 0, 0])
+        for i, n in enumerate((1, bool(pairs), len(near), len(gaps))):
+            own[i] += n
+    rows = [f"| {what} | {' | '.join(map(str, n))} |\n" for what, n in counts.items()]
+    return SUMMARY + "".join(rows) + "\n"
+
+
+def _near(value: str, limit: str) -> bool:
+    return float(limit) > 0 and float(value) > float(limit) / 2
 
 
 def main() -> None:

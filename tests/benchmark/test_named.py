@@ -84,29 +84,34 @@ def ran(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_suite_names_a_model_a_metric_and_a_method_of_the_folder(ran):
     scores = pd.read_parquet(ran / "runs" / "own" / "scores.parquet")
     assert set(scores["model"]) == {"mine_all:Net"}
     assert scores.set_index("metric")["value"].loc["my_rise"] == pytest.approx(0, abs=2)
 
 
+@pytest.mark.slow
 def test_files_that_nobody_named_are_not_imported(ran):
     """Names that Python, torch and CEL import themselves lie in the folder."""
     assert not (ran / "imported").exists(), (ran / "imported").read_text()
 
 
+@pytest.mark.slow
 def test_a_stored_model_of_the_folder_is_read_again(ran):
     """The model is in the store; a fresh worker makes only explanations and scores."""
     again = cel("run", "own.yaml", "--set", "max_rows=3", "-o", "runs/own", folder=ran)
     assert "1 of 1 cells started, 1 have scores" in again.stdout, again.stdout + again.stderr
 
 
+@pytest.mark.slow
 def test_a_run_is_read_where_its_files_are_not(ran):
     _, plan = open_run(ran / "runs" / "own")
     assert "mine_all" not in sys.modules
     assert [c.method.method for c in plan.cells] == ["mine_all:Mine"]
 
 
+@pytest.mark.slow
 def test_what_a_run_says_is_not_imported_from_the_folder(ran, tmp_path):
     """A run whose records lack a method must not import it from where the reader stands."""
     shutil.copytree(ran / "runs" / "own", tmp_path / "run")

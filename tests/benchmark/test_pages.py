@@ -54,6 +54,7 @@ def programs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_the_commands_of_a_page_work_as_printed(page, programs, tmp_path):
     for name, text in files(page).items():

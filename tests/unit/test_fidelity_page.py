@@ -28,6 +28,17 @@ def test_lines_of_tests_that_were_not_run_stay(tmp_path):
     assert line not in WRITER["page"](path, line)
 
 
+def test_the_summary_counts_the_lines_below_it():
+    text = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    lines = [line + "\n" for line in text.splitlines() if line.endswith(".py |")]
+    assert WRITER["summary"](lines) in text, "run benchmarks/fidelity.py"
+    made = WRITER["summary"](
+        ["| A | one | O<br>P | 3e-5 (u)<br>1 (u), known gap: why | 4e-5<br>0.5 | test_a.py |\n",
+         "| A | two |  | holds |  | test_a.py |\n", "| B | three | O | 0 (u) | 0 | test_b.py |\n"]
+    )  # fmt: skip
+    assert "| A | 2 | 1 | 1 | 1 |\n| B | 1 | 1 | 0 | 0 |\n" in made
+
+
 def test_no_line_of_the_page_was_left_out_of_the_run():
     assert "not run" not in (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
