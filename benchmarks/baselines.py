@@ -1,9 +1,12 @@
-"""Write the scores that come with the package, from one or several runs of a suite.
+"""Write what comes with the package, from one or several runs of a suite.
 
     python benchmarks/baselines.py quick runs/quick
-    python benchmarks/baselines.py paper runs/paper scores.parquet
+    python benchmarks/baselines.py paper runs/paper runs/paper-large
+    python benchmarks/baselines.py standard scores.parquet
 
-Sources are folders of runs or exported tables; where two have the same cell, the later one counts.
+Sources are folders of runs or exported tables of scores; where two have the same cell, the later
+one counts. From folders also come the comparisons of rows (who beats whom how often, means on
+common rows, values of the first rows of every fold) and the scores of experiments.
 """
 
 from __future__ import annotations
@@ -14,29 +17,73 @@ from pathlib import Path
 import pandas as pd
 
 from cel.benchmark import collect, open_run
-from cel.report.tables import baseline_path
+from cel.benchmark.experiments import experiment_scores
+from cel.benchmark.row_scores import compare_rows, pool_common
+from cel.benchmark.shipped import sample_rows, shipped_path
 
 CELL = ["dataset", "model", "method", "fold"]
+PLACE = ["dataset", "model"]
+ROWS = {"quick": 200}  # of a fold, to compare a new method with
+FEW_ROWS = 40
 
 
-def read(source):
-    if Path(source).is_dir():
-        return collect(*open_run(source))
-    return pd.read_parquet(source)
+def latest(parts, keys):
+    """One table; of lines with the same keys those of the later source count."""
+    filled = [p.assign(source=i) for i, p in enumerate(parts) if len(p)]
+    if not filled:
+        return pd.DataFrame()
+    table = pd.concat(filled, ignore_index=True)
+    last = table.groupby(keys)["source"].transform("max")
+    return table[table["source"] == last].drop(columns="source").reset_index(drop=True)
+
+
+def tables_of(suite, source):
+    """{kind: table} of one source."""
+    if not Path(source).is_dir():
+        return {"scores": pd.read_parquet(source)}
+    store, plan = open_run(source)
+    pairs, common = compare_rows(store, plan)
+    made = {
+        "scores": collect(store, plan),
+        "pairs": _over_folds(pairs),
+        "common": pool_common(common, ["paradigm", *PLACE]),
+        "rows": sample_rows(store, plan, limit=ROWS.get(suite, FEW_ROWS)),
+    }
+    if suite == "paper":
+        made["experiments"] = experiment_scores(store, plan)
+    return made
+
+
+def _over_folds(pairs):
+    """Means over folds: one line per dataset, model, metric and pair."""
+    if pairs.empty:
+        return pairs
+    keys = [*PLACE, "metric", "a", "b"]
+    out = pairs.groupby(keys, sort=True).agg(win=("win", "mean"), rows=("rows", "sum"))
+    return out.reset_index().assign(fold=-1).astype({"win": "float32"})
+
+
+def write(suite, kind, table):
+    path = shipped_path(suite, kind)
+    path.parent.mkdir(exist_ok=True)
+    table.to_parquet(path, index=False, compression="zstd")
+    size = path.stat().st_size / 1024
+    print(f"{kind}: {len(table)} lines, {size:.0f} kB in {path.parent.name}/{path.name}")
 
 
 def main():
     suite, *sources = sys.argv[1:]
-    tables = [read(s).assign(source=i) for i, s in enumerate(sources)]
-    table = pd.concat(tables, ignore_index=True)
-    latest = table.groupby(CELL)["source"].transform("max")
-    table = table[table["source"] == latest].drop(columns="source")
-    table = table.sort_values([*CELL, "metric"], ignore_index=True)
-    path = baseline_path(suite)
-    table.to_parquet(path, index=False, compression="zstd")
-    cells = table.groupby(CELL).ngroups
-    print(f"{cells} cells, {len(table)} lines, {path.stat().st_size / 1024:.0f} kB in {path.name}")
-    print(table.groupby(["dataset", "model"])["method"].nunique().unstack().to_string())
+    made = [tables_of(suite, s) for s in sources]
+    keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL]}
+    for kind in ("scores", "pairs", "common", "rows", "experiments"):
+        table = latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE))
+        if table.empty:
+            continue
+        if kind == "scores":
+            table = table.sort_values([*CELL, "metric"], ignore_index=True)
+            print(table.groupby(CELL).ngroups, "cells")
+            print(table.groupby(PLACE)["method"].nunique().unstack().to_string())
+        write(suite, kind, table)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ def _has(name):
     return FileDataset(config_path=name).find() is not None
 
 
+@pytest.mark.slow
 def test_a_run_without_constraints_changes_immutable_features(tmp_path):
     suite = {
         "name": "free", "datasets": ["mixed"], "folds": [0], "classifiers": {"lr": {}},
@@ -140,6 +141,7 @@ def test_a_run_without_constraints_changes_immutable_features(tmp_path):
 # -- judges ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_judges_score_and_no_method_sees_them(tmp_path):
     suite = {
         "name": "judged", "datasets": ["wine"], "folds": [0], "classifiers": {"lr": {}},
@@ -186,6 +188,7 @@ def _percentiles_by_hand(bench, store, plan):
     return np.array(lines)
 
 
+@pytest.mark.slow
 def test_stacked_training_fits_judges_too(tmp_path):
     suite = Suite.from_dict(
         {"name": "stack", "datasets": ["moons"], "folds": [0, 1], "classifiers": {"lr": {}},

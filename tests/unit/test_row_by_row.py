@@ -1,12 +1,19 @@
 """Comparisons row by row: refusing never pays, and datasets are the units of every test."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from cel.benchmark import collect, open_run
+from cel.benchmark.board import leaderboard
+from cel.benchmark.plan import paradigms_of
 from cel.benchmark.ranking import WinTable, dataset_means, ranking, rankings
-from cel.benchmark.row_scores import common_table, pair_table, pool_common
+from cel.benchmark.row_scores import common_table, compare_rows, pair_table, pool_common
+from cel.benchmark.shipped import guest_pairs, sample_rows
 from cel.metrics.rowwise import ranks_from_wins, win_shares
 from cel.metrics.significance import holm, wilcoxon_exact
 
@@ -187,3 +194,79 @@ def test_rankings_by_paradigm_and_model_and_own_metrics():
     assert made["all"]["all"]["lof_median"]["methods"][0] == "a"
     for metric in ("ms_per_row", "time_cpu_s", "mae"):
         assert metric not in made["all"]["all"], "times and tolerances are not ranked"
+
+
+# -- runs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def invented(tmp_path_factory):
+    """A run with invented answers, in which some cells fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "browser"))
+        import report_run
+
+        folder = tmp_path_factory.mktemp("rows") / "r"
+        report_run.make_run(folder, datasets=["wine", "mixed"], folds=[0, 1])
+        yield open_run(folder)
+    sys.modules.pop("report_run", None)
+
+
+def test_a_cell_that_failed_or_was_refused_loses_every_row(invented):
+    """Artelt refuses `mixed`, CEGP runs out of time on a fold of `wine`."""
+    store, plan = invented
+    pairs, common = compare_rows(store, plan)
+    refused = pairs[(pairs["dataset"] == "mixed") & (pairs["metric"] == "success")]
+    won = refused.loc[refused["b"] == "artelt", "win"]
+    lost = refused.loc[refused["a"] == "artelt", "win"]
+    assert len(won) > 0
+    assert len(lost) > 0
+    assert (won > 0.5).all()
+    assert (lost < 0.5).all()
+    late = pairs[(pairs["model"] == "mlp") & (pairs["dataset"] == "wine")]
+    late = late[(late["metric"] == "gower") & (late["b"] == "cegp")]
+    by_fold = late.groupby("fold")["win"].mean()
+    assert by_fold[1] > by_fold[0]
+    assert "artelt" not in set(common.loc[common["dataset"] == "mixed", "method"])
+    found = rankings(_with_paradigm(invented), pairs)["local"]["all"]["gower"]
+    assert found["problems"] == 2, "a refused dataset is not left out of the comparison"
+    assert "artelt" in found["methods"]
+
+
+def _with_paradigm(invented):
+    store, plan = invented
+    kinds, scores = paradigms_of(plan), collect(store, plan)
+    places = zip(scores["dataset"], scores["method"], strict=True)
+    return scores.assign(paradigm=[kinds[p] for p in places])
+
+
+def test_comparisons_are_kept_until_a_cell_changes(invented, tmp_path):
+    store, plan = invented
+    before = store.keys("pairs")
+    made = compare_rows(store, plan, keep=True)
+    assert len(store.keys("pairs")) == len(before) + len(plan.blocks)
+    again = compare_rows(store, plan, keep=True)
+    for one, two in zip(made, again, strict=True):
+        pd.testing.assert_frame_equal(one, two, check_dtype=False)
+
+
+def test_guests_are_compared_on_shipped_rows(invented):
+    store, plan = invented
+    rows = sample_rows(store, plan, limit=6)
+    assert (rows.groupby(["dataset", "model", "fold", "method"]).size() == 6).all()
+    renamed = rows[rows["method"] == "dice"].assign(method="shipped")
+    pairs = guest_pairs(store, plan, renamed)
+    assert set(pairs["rows"]) == {6}
+    twin = pairs[(pairs["a"] == "dice") & (pairs["b"] == "shipped")]
+    assert len(twin) > 0
+    assert (twin["win"] == 0.5).all(), "the same answers tie"
+    assert guest_pairs(store, plan, pd.DataFrame()).empty
+
+
+def test_the_leaderboard_is_ordered_by_ranks_within_rows():
+    scores = _scores({"d": {"brave": 0.5, "picky": 0.1}}, metric="l2_hamming")
+    rows = scores[scores["metric"] == "success"].assign(metric="rows", value=10.0)
+    scores = pd.concat([scores, rows])
+    pairs = _pairs({"d": {("brave", "picky"): 0.9}}, metric="l2_hamming")
+    assert list(leaderboard(scores, pairs=pairs)["method"]) == ["brave", "picky"]
+    assert list(leaderboard(scores, pairs=pairs)["rank ↓"]) == ["1.1", "1.9"]

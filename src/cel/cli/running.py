@@ -233,12 +233,13 @@ def _show_leaderboard(where: Path) -> None:
     from cel.benchmark import collect, open_run
     from cel.benchmark.board import leaderboard
     from cel.benchmark.plan import paradigms_of
+    from cel.benchmark.row_scores import compare_rows
 
     store, plan = open_run(where)
     scores = collect(store, plan)
     if not len(scores) or level() < 0:
         return
-    board = leaderboard(scores, paradigms_of(plan))
+    board = leaderboard(scores, paradigms_of(plan), compare_rows(store, plan)[0])
     for kind, part in board.groupby("kind", sort=False):
         lines = part.drop(columns="kind")
         rows = [[str(v) for v in line] for line in lines.itertuples(index=False)]
