@@ -110,3 +110,41 @@ def test_a_spent_budget_ends_the_search():
 
     run(judge, budget=budget)
     assert len(seen.points) == 1
+
+
+def test_shells_grow_in_their_own_units_along_free_axes():
+    """Shells of row i are 0.5, 1 and 2 thick, in its unit, from 0.25 on; column 1 stays."""
+    seen, unit = Never(), torch.tensor([1.0, 2.0, 0.5])
+    free = torch.tensor([[True, False, True]]).expand(3, 3)
+    run(seen, start=0.25, step=0.5, growth=2.0, unit=unit, free=free, limit=3.0, samples=200)
+    edges = [0.25, 0.75, 1.75, 3.75, 7.75]
+    rows = [[0, 1, 2], [0, 1, 2], [0, 2], [2]]  # limits of 3, 1.5 and 6 units
+    assert seen.rows == rows
+    for shell, (points, own) in enumerate(zip(seen.points, rows, strict=True)):
+        away = points - CENTER[own, None]
+        assert not away[..., 1].any()
+        radius = away.norm(dim=-1) / unit[own, None]
+        assert (radius >= edges[shell] - 1e-4).all()
+        assert (radius <= edges[shell + 1] + 1e-4).all()
+        width = edges[shell + 1] - edges[shell]
+        assert (radius.amax(1) - radius.amin(1) > 0.9 * width).all()
+
+
+@pytest.mark.parametrize("free", [None, torch.tensor([[True, True, False]])])
+def test_points_that_fill_a_shell_evenly(free):
+    """With d free axes the share of points within r is (r^d - a^d) / (b^d - a^d)."""
+    stream = RowStreams.of(CENTER[:1], 3)
+    points = shells.shell_points(
+        CENTER[:1], stream, 1.0, 2.0, samples=5000, free=free, radial="volume"
+    )
+    radius = (points[0] - CENTER[0]).double().norm(dim=1)
+    d = 3 if free is None else 2
+    assert stats.kstest(((radius**d - 1) / (2**d - 1)).numpy(), "uniform").pvalue > 1e-3
+    assert 1 <= float(radius.min()) <= float(radius.max()) <= 2 + 1e-5
+    two = shells.shell_points(
+        CENTER[:2], RowStreams.of(CENTER[:2], 0), torch.tensor([0.0, 4.0]),
+        torch.tensor([1.0, 5.0]), samples=50,
+    )  # fmt: skip
+    far = (two - CENTER[:2, None]).norm(dim=-1)
+    assert (far[0] <= 1 + 1e-5).all()
+    assert ((far[1] >= 4 - 1e-4) & (far[1] <= 5 + 1e-4)).all()
