@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cel.protocols import Need
-from cel.testing import CHECKS, PROBLEMS, check_method
+from cel.testing import CHECKS, PROBLEMS, check_method, contract
 from cel.testing.contract import applicable
 
 DOC = Path(__file__).parents[2] / "docs" / "extending" / "method.md"
@@ -144,15 +144,21 @@ def test_what_is_not_declared_is_not_used(random_shells, check, answer, more, me
         CHECKS[check](sly, problem)
 
 
-def test_a_refusal_in_the_middle_is_a_failure(random_shells):
+def _only(monkeypatch, *names):
+    monkeypatch.setattr(contract, "PROBLEMS", {n: PROBLEMS[n] for n in names})
+
+
+def test_a_refusal_in_the_middle_is_a_failure(random_shells, monkeypatch):
     """Only what is refused before the search begins is a refusal."""
+    _only(monkeypatch, "black_box")
     sly = _with(random_shells, lambda m, q: q.model.logits(q.x))
     failed = {(r.problem, r.check) for r in check_method(sly) if r.failed}
     assert ("black_box", "aligned") in failed
     assert ("black_box", "finds_something") in failed
 
 
-def test_checks_that_do_not_apply_are_not_passes(random_shells):
+def test_checks_that_do_not_apply_are_not_passes(random_shells, monkeypatch):
+    _only(monkeypatch, "mixed", "three_classes")
     joint = type("Joint", (random_shells,), {"rows_independent": False})
     results = {(r.problem, r.check): r.result for r in check_method(joint)}
     assert results["mixed", "alone"] == results["mixed", "order"] == "skipped"

@@ -24,6 +24,7 @@ from cel.testing.untouched import Witness
 __all__ = ["CHECKS", "ContractReport", "NotAsked", "applicable", "check_method"]
 
 ROUND = 32  # calls of the model that may follow after the last query was spent
+FEW = 4  # rows of checks that explain several times
 
 Method = type[BaseCounterfactualMethod]
 Check = Callable[[Method, ToyProblem], None]
@@ -203,19 +204,20 @@ def queries(cls: Method, p: ToyProblem) -> None:
     Every row that the model is asked about counts, whichever way it is asked. What a global or
     group method learns from training rows is learnt before and does not count.
     """
+    counting, x = Counting(p.model), p.x[:FEW]
+    method = replace(p, model=counting).fitted(cls)
+    if cls.scope is not Scope.LOCAL:
+        p.explain(method, x)
     for most in (1, 20):
-        counting = Counting(p.model)
-        method = replace(p, model=counting).fitted(cls, max_queries=most)
-        if cls.scope is not Scope.LOCAL:
-            p.explain(method)
+        method.max_queries = most
         counting.asked.clear()
-        result = p.explain(method)
-        _require(len(result) == len(p.x), f"max_queries={most} lost rows")
-        own = len(p.x) * (1 + most)  # every row is predicted once before the search
+        result = p.explain(method, x)
+        _require(len(result) == len(x), f"max_queries={most} lost rows")
+        own = len(x) * (1 + most)  # every row is predicted once before the search
         late = counting.asked[int(np.searchsorted(np.cumsum(counting.asked), own)) + 1 :]
         _require(
             len(late) <= ROUND,
-            f"the model was called {len(late)} more times ({sum(late) / len(p.x):.0f} evaluations "
+            f"the model was called {len(late)} more times ({sum(late) / len(x):.0f} evaluations "
             f"per row) when max_queries={most} was spent; look at query.budget.expired in loops",
         )
 
@@ -237,7 +239,7 @@ def declared(cls: Method, p: ToyProblem) -> None:
 
 def _works(p: ToyProblem, method: Any, message: str) -> None:
     try:
-        p.explain(method, p.x[:3])
+        p.explain(method, p.x[:FEW])
     except (CelError, AttributeError, TypeError) as error:
         raise AssertionError(f"{message} ({error})") from error
 
