@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pandas as pd
 
 from cel.benchmark import collect, open_run
 from cel.benchmark.compare import compare_with_paper, verdict_counts
-from cel.benchmark.experiments import experiment_scores, experiments
+from cel.benchmark.experiments import DERIVED, experiment_scores, experiments
 from cel.benchmark.shipped import shipped_table
 from cel.benchmark.verdicts import placebo
 
@@ -23,7 +24,11 @@ def read():
     if len(sys.argv) > 1:
         store, plan = open_run(sys.argv[1])
         return collect(store, plan), experiment_scores(store, plan)
-    return shipped_table("paper"), shipped_table("paper", "experiments")
+    scores, tried = shipped_table("paper"), shipped_table("paper", "experiments")
+    derived = [
+        DERIVED[e.derive](scores).assign(experiment=e.name) for e in experiments() if e.derive
+    ]
+    return scores, pd.concat([tried, *derived], ignore_index=True)
 
 
 def line(*values):
@@ -50,7 +55,7 @@ def effects(scores, tried):
     for experiment in experiments():
         part = tried[tried["experiment"] == experiment.name] if len(tried) else tried
         after = compare_with_paper(scores, part) if len(part) else before
-        about = differing & [experiment.claims(r) for r in before.to_dict("records")]
+        about = differing & np.array([experiment.claims(r) for r in before.to_dict("records")])
         said = after.loc[about, "verdict"]
         lines[experiment.name] = [
             int(about.sum()), int((said == "explained").sum()), int((said == "unexplained").sum()),

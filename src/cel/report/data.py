@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark import Block, Store
+from cel.benchmark.compare import compare_with_paper
 from cel.benchmark.ranking import rankings, short
+from cel.benchmark.verdicts import placebo
 from cel.report.boundary import decision_map
 from cel.report.catalogue import (
     PARADIGMS,
@@ -43,6 +45,7 @@ def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
         "cells": _cells(run.cells),
         "values": _values(run),
         "tables": [_table(t) for t in tables],
+        "placebo": _placebo(run),
         "figures": _figures(run.scores),
         "rankings": rankings(run.scores, run.pairs),
         "ranked": list(RANKED),
@@ -51,6 +54,15 @@ def page_data(run: RunData, tables: Sequence[PaperTable]) -> dict[str, Any]:
         "groups": groups,
         "cite": citation(run),
     }
+
+
+def _placebo(run: RunData) -> list[dict[str, Any]]:
+    """How often values agree with print, rightly and wrongly paired; only for suite `paper`."""
+    if run.suite.name != "paper":
+        return []
+    with np.errstate(over="ignore"):  # some printed deviations are as large as a double can be
+        found = placebo(compare_with_paper(run.scores))
+    return _records(found[found["cells"] > 0].reset_index())
 
 
 def _meta(run: RunData) -> dict[str, Any]:

@@ -32,27 +32,19 @@ VIEWS.push({
           "ul",
           { class: "legend" },
           [
-            "agrees, or within noise only",
-            "differs: ours better",
-            "differs: ours worse, or unexplained",
-            "explained: an experiment that imitates the suspected cause gives the printed value",
-          ].map((t) =>
-            el(
-              "li",
-              {},
-              el("span", {
-                class: "swatch",
-                css: {
-                  "--c":
-                    { b: "var(--good)", w: "var(--bad)", a: "var(--warn)" }[t[0]] ||
-                    "var(--muted)",
-                },
-              }),
-              t,
-            ),
+            ["--muted", "agrees, within noise only, or a time"],
+            ["--good", "differs: ours better"],
+            ["--bad", "differs: ours worse, or unexplained"],
+            [
+              "--warn",
+              "explained: an experiment that imitates the suspected cause gives the printed value",
+            ],
+          ].map(([colour, t]) =>
+            el("li", {}, el("span", { class: "swatch", css: { "--c": `var(${colour})` } }), t),
           ),
         ),
       );
+      if (D.placebo.length) root.append(placeboCard());
     }
     const tables = D.tables.filter(
       (t) =>
@@ -65,6 +57,34 @@ VIEWS.push({
     );
   },
 });
+
+/* How often values agree with their printed namesake, and with a method that is none. */
+function placeboCard() {
+  const share = (v) => (v === null ? "–" : `${(100 * v).toFixed(0)} %`);
+  const rows = D.placebo.map((x) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row", class: "method" }, METHOD[x.method] ? methodName(x.method) : "All"),
+      el("td", {}, share(x.right)),
+      el("td", {}, share(x.wrong)),
+      el("td", {}, count(x.cells)),
+    ),
+  );
+  const head = ["Agrees with its namesake", "Agrees with others (placebo)", "Cells"];
+  return card(
+    "Agreement and placebo",
+    paragraph(
+      "A value agrees within two pooled standard errors and within 10 %. Where a method agrees with other printed methods about as often as with its namesake, agreement says nothing. Cells that are 1 on both sides and times are left out.",
+    ),
+    sheet(
+      { class: "sticky", id: "placebo" },
+      [el("th", { class: "text" }, "Method"), ...head.map((t) => el("th", { scope: "col" }, t))],
+      rows,
+      "Agreement and placebo",
+    ),
+  );
+}
 
 function paperTable(t) {
   const words = S.q.toLowerCase().split(/\s+/).filter(Boolean);
