@@ -252,7 +252,10 @@ function onCommonProblems(metrics, positions) {
     );
   const all = unique([...found.values()].flatMap((v) => [...v.keys()]));
   const kept = [...found].filter(([, v]) => v.size > 0 && v.size >= all.length / 2);
-  const problems = all.filter((key) => kept.every(([, v]) => v.has(key)));
+  const shared = () => all.filter((key) => kept.every(([, v]) => v.has(key)));
+  kept.sort((a, b) => b[1].size - a[1].size);
+  while (kept.length > 2 && shared().length < all.length / 2) kept.pop(); // too few would be left
+  const problems = shared();
   return {
     task: one,
     of: all.length,
@@ -285,7 +288,7 @@ function meanInterval(problems, values) {
 }
 function commonText(common) {
   const left = common.leftOut.length
-    ? ` Left out, with values on less than half of them: ${common.leftOut.map((m) => METHOD[m].title).join(", ")}.`
+    ? ` Left out, with values on too few of them: ${common.leftOut.map((m) => METHOD[m].title).join(", ")}.`
     : "";
   const datasets = unique(common.problems.map((k) => k.split("|")[0])).length;
   const bars = datasets >= 3 ? " Bars: 95 % intervals, datasets drawn again." : "";

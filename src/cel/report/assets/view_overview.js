@@ -67,7 +67,7 @@ function whatWasAsked() {
   const folds = `${m.folds} ${m.folds === 1 ? "fold" : "folds"}`;
   return (
     `Suite “${m.suite}”: ${D.methods.length} methods answered up to ${count(rows)} questions each, on ${D.datasets.length} datasets, ` +
-    `${D.models.length} models and ${folds}. Every answer was checked on the real model before it was counted; failures are shown, never dropped.`
+    `${D.models.length} models and ${folds}. Every answer was checked on the real model before it was counted; failures are shown, never dropped. Who leads has the best mean rank.`
   );
 }
 
@@ -91,7 +91,8 @@ function pictureCard(paradigm) {
 function headCard(paradigm) {
   const board = boardLines(paradigm);
   if (!board.lines.length) return null;
-  const criteria = board.criteria.filter((c) => separates(rankingOf(paradigm, c))).slice(0, 4);
+  const telling = board.criteria.filter((c) => separates(rankingOf(paradigm, c)));
+  const criteria = telling.length > 3 ? telling.filter((c) => c !== "success").slice(0, 3) : telling;
   const rows = board.lines.slice(0, 6);
   const mine = board.lines.filter((x) => isMine(x.name) && !rows.includes(x)).slice(0, 2);
   const all = [...rows, ...mine];
@@ -106,7 +107,7 @@ function headCard(paradigm) {
   const head = [
     el("th", { class: "text", scope: "col" }, "Method"),
     el("th", { scope: "col" }, tip("Mean rank over the criteria of the leaderboard; 1 is best.", "Rank")),
-    criteria.map((c) => el("th", { scope: "col" }, tip(METRIC[c].meaning, metricTitle(c)))),
+    criteria.map((c) => el("th", { scope: "col" }, tip(METRIC[c].meaning, shortTitle(c)))),
   ];
   return card(
     "Head of the leaderboard",
@@ -117,6 +118,11 @@ function headCard(paradigm) {
     ),
     action(`All ${board.lines.length} methods`, () => openView(VIEWS.find((v) => v.id === "leaderboard")), "to-board"),
   );
+}
+
+function shortTitle(metric) {
+  const short = { l2_hamming: "L2-Ham.", density_percentile: "Dens. pct" };
+  return `${short[metric] || METRIC[metric].title} ${arrow(metric)}`;
 }
 
 function tiles() {

@@ -75,21 +75,23 @@ VIEWS.push({
             ? checkbox("unchanged features too", S.every === "1", (v) => set({ every: v ? "1" : "" }), "rows-every")
             : null,
         ),
+        sample.boundary ? planePart(sample, methods, row, byRow ? null : method) : null,
         byRow ? oneRow(sample, methods, row) : oneMethod(sample, method),
       ),
     );
-    if (sample.boundary)
-      root.firstChild.after(
-        card(
-          "In the plane",
-          paragraph(
-            "What the model predicts where, the row (large ring) and its counterfactuals. The boundary is drawn on a grid.",
-          ),
-          chartBox(`plane-${sample.dataset}-${sample.model}`, narrow() ? 340 : 460, planeChart(sample, methods, row, byRow ? null : method)),
-        ),
-      );
   },
 });
+
+function planePart(sample, methods, row, only) {
+  const name = `plane-${sample.dataset}-${sample.model}`;
+  return [
+    chartBox(name, narrow() ? 340 : 430, planeChart(sample, methods, row, only)),
+    paragraph(
+      "What the model predicts where, on a grid; the ring is the row, the symbols are its counterfactuals.",
+      "muted small",
+    ),
+  ];
+}
 
 /* Datasets with categories are about people or things; coordinates come last. */
 const peopleFirst = (r) => (DATASET[r.dataset].labels > 0 ? 0 : r.features.length > 2 ? 1 : 2);
@@ -305,11 +307,11 @@ function planeChart(sample, methods, row, only) {
       });
     }
     if (width >= 520)
-      planeLegend(chart, b, tints, shown, width - right + 14, top);
+      planeLegend(chart, b, tints, shown, width - right + 14, [top, height]);
     return chart;
   };
 }
-function planeLegend(chart, b, tints, methods, x, top) {
+function planeLegend(chart, b, tints, methods, x, [top, height]) {
   b.classes.forEach((c, i) =>
     chart.append(
       svg("rect", { x, y: top + 20 * i, width: 13, height: 13, css: { fill: tints[i % tints.length] } }),
@@ -317,7 +319,7 @@ function planeLegend(chart, b, tints, methods, x, top) {
     ),
   );
   const from = top + 20 * b.classes.length + 14;
-  methods.slice(0, 20).forEach((m, i) =>
+  methods.slice(0, Math.floor((height - from) / 20)).forEach((m, i) =>
     chart.append(
       marker(METHOD[m].symbol, x + 6, from + 20 * i, 5, { fill: colour(m) }),
       svg("text", { x: x + 19, y: from + 4 + 20 * i }, clipped(METHOD[m].title, 112, 12)),
