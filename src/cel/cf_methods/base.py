@@ -125,6 +125,18 @@ class BaseCounterfactualMethod(Parameters, ABC):
         self.fit_cpu_seconds_ = time.process_time() - busy
         return self
 
+    def adopt_rows(self, other: BaseCounterfactualMethod) -> Self:
+        """Learn from the rows that another fitted method of the same model was fitted on."""
+        self._refuse(self._view(Budget()), other.space_)
+        self.encoding_, self._split, self.train_ = other.encoding_, other._split, other.train_
+        self._fit(self.train_)
+        return self
+
+    def answer(self, query: Query) -> Answer:
+        """Answer a query that another method passes on, without verification."""
+        reply = self._explain(query)
+        return reply if isinstance(reply, Answer) else Answer(x=reply)
+
     def explain(self, X: Any, target: Any = None) -> ExplanationResult:
         """Return one outcome per row of `X`.
 
@@ -251,8 +263,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
             if view.budget.expired:
                 break
             query = self._query(prepared, part, view)
-            reply = self._explain(query)
-            answer = reply if isinstance(reply, Answer) else Answer(x=reply)
+            answer = self.answer(query)
             if answer.x.shape != query.x.shape:
                 raise UnsupportedError(
                     f"{type(self).__name__}._explain returned shape {tuple(answer.x.shape)} "

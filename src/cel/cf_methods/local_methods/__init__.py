@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cel.cf_methods.local_methods.artelt import Artelt
+from cel.cf_methods.local_methods.auto import Auto
 from cel.cf_methods.local_methods.cadex import CADEX
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.cf_methods.local_methods.cearm import CEARM
@@ -38,6 +39,7 @@ __all__ = [
     "ROAR",
     "SACE",
     "Artelt",
+    "Auto",
     "CellSearch",
     "DiCE",
     "ExactTree",
