@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from cel.cf_methods import METHODS, BaseCounterfactualMethod
+from cel.cf_methods import BaseCounterfactualMethod
 from cel.cf_methods.goals import Wish
 from cel.cf_methods.local_methods.dice import DiCEIntervals
+from cel.cf_methods.variants import named
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.models import PytorchBase, WrappedModel, wrap
 from cel.models.adapters import SurrogateModel
@@ -44,9 +45,11 @@ def explain(
 ) -> ExplanationResult:
     """Explain the rows of a table for any model, with a method chosen to fit the model.
 
-    Gradient-free models get DiCE's random search, differentiable ones Wachter; name another with
-    `method`. The choice is written to `result.method`. What did not change in an answer is the
-    owner's, bit for bit; an answer is judged by the model as the very row that is shown.
+    By default a portfolio answers (`auto`: exact searches for linear models and trees, tangents
+    where there are gradients, known rows and sampling for black boxes), `logs["source"]` says for
+    each row which part of it did; sets of `total_CFs` answers come from DiCE. Name another with
+    `method`. What did not change in an answer is the owner's, bit for bit; an answer is judged by
+    the model as the very row that is shown.
 
     Args:
         model: a fitted CEL model, a scikit-learn estimator or pipeline, a boosted-tree model, a
@@ -56,7 +59,7 @@ def explain(
         target: the wanted class as the model calls it, or one per row; by default the opposite
             one. For regression a value, (lower, upper), ">= 200", "<= 200", "+10%", "-500", a
             goal of `cel.cf_methods.goals`, or one per row: in original units.
-        method: registry name of a method.
+        method: name of a method, see `cel list methods`; a bare name is the published algorithm.
         immutable: columns that may not change.
         space: raw features with their constraints, see `cel.preprocessing.infer_space`.
         start_outside: for rows that start outside a declared range: "inside" answers lie inside
@@ -82,10 +85,10 @@ def explain(
     wish = target
     if Task(known.task) is Task.REGRESSION:
         known, wish = _in_units(known, train), _wish(target)
-    name, cls = _chosen(known, method)
+    name, cls, published = _chosen(known, method, settings)
     if Need.DENSITY in cls.needs and "gen_model" not in settings:
         raise MissingInputError(f"{name} needs a density; pass gen_model=")
-    chosen: BaseCounterfactualMethod = cls(known, space=features, **settings)
+    chosen: BaseCounterfactualMethod = cls(known, space=features, **{**published, **settings})
     result = chosen.fit(train).explain(X, wish)
     if on_error == "raise":
         _raise(result)
@@ -246,13 +249,15 @@ def _wish(target: Any) -> Wish:
     return Wish(target)
 
 
-def _chosen(known: Any, method: str | None) -> tuple[str, Any]:
-    """Return name and class of the method."""
-    regression = Task(known.task) is Task.REGRESSION
-    if regression and method in (None, "dice"):
-        return "dice", DiCEIntervals
-    name = method or ("wachter" if callable(getattr(known, "logits", None)) else "dice")
-    return name, METHODS.get(name)
+def _chosen(
+    known: Any, method: str | None, settings: dict[str, Any]
+) -> tuple[str, Any, dict[str, Any]]:
+    """Return name and class of the method, and the settings that its name stands for."""
+    if Task(known.task) is Task.REGRESSION and method in (None, "dice"):
+        return "dice", DiCEIntervals, {}
+    several = "total_CFs" in settings
+    name = method or ("dice_closest" if several else "auto")
+    return name, *named(name)
 
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
