@@ -74,7 +74,7 @@ def test_a_number_that_is_no_label_is_refused():
         cel.explain(model, frame.head(3), train=frame, target=0)
 
 
-@pytest.mark.parametrize("method", ["wachter", "cem"])
+@pytest.mark.parametrize("method", ["wachter", "wachter_exact", "elastic_net"])
 def test_modules_over_several_categories(method):
     train = pd.DataFrame(
         {
@@ -113,7 +113,7 @@ def gap_model(frame):
     return cel.wrap(ask, frame, classes=[0, 1])
 
 
-@pytest.mark.parametrize("method", ["dice", "ares", "tcrex", "globe_ce", "glance", "sace"])
+@pytest.mark.parametrize("method", ["dice", "ares_oracle", "tcrex", "globe_ce", "glance", "sace"])
 @pytest.mark.parametrize("kind", ["float64", "Int64"])
 def test_an_immutable_gap_stays_a_gap(method, kind):
     frame = with_gaps(kind)

@@ -155,7 +155,7 @@ def _grid(f: Feature, edges: np.ndarray) -> np.ndarray:
         first, last = 0, len(f.categories) - 1
     if last - first > MOST_STEPS:  # so fine that only the values next to edges matter
         near = np.rint((edges.astype(np.float64) - f.anchor) / f.step).astype(np.int64)
-        steps = np.unique((near[:, None] + np.arange(-2, 3)).ravel())
+        steps = np.unique([first, last, *(near[:, None] + np.arange(-2, 3)).ravel()])
     else:
         steps = np.arange(first, last + 1)
     anchor, step = np.float32(f.anchor), np.float32(f.step)

@@ -79,8 +79,9 @@ def kind_of(view: ModelView) -> Kind:
     if view.linear() is not None:
         return "linear"
     try:
-        if view.trees() is not None:
-            return "trees"
-    except UnsupportedError:  # trees behind a step that mixes columns: a black box
-        return "black_box"
+        trees = view.trees()
+    except UnsupportedError:  # such as trees behind a step that mixes columns
+        trees = None
+    if trees is not None:
+        return "trees"
     return "differentiable" if view.differentiable else "black_box"
