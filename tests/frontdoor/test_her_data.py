@@ -101,7 +101,9 @@ def people():
     return frame, pipeline(frame, y)
 
 
-@pytest.mark.parametrize("method", ["dice", "sace_nearest", "tcrex_donor", "globe_ce", "glance", "ares"])
+@pytest.mark.parametrize(
+    "method", ["dice", "sace_nearest", "tcrex_donor", "globe_ce", "glance", "ares"]
+)
 def test_every_cell_that_is_not_listed_is_the_owners(people, method):
     frame, model = people
     rows = frame[model.predict(frame) == "no"].head(25)[list(frame.columns[::-1])]
