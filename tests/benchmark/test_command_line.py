@@ -43,6 +43,7 @@ def _write(folder, name, suite):
     return path
 
 
+@pytest.mark.slow
 def test_failed_cells_end_with_code_1_and_their_reasons(one, tmp_path):
     broken = {**one["methods"], "raises": {"method": "drill_methods:Raises"}}
     suite = _write(tmp_path, "suite", {**one, "methods": broken})
@@ -64,6 +65,7 @@ def test_failed_cells_end_with_code_1_and_their_reasons(one, tmp_path):
     assert cel("run", suite, "--out", "r", "-q", "--allow-failures", folder=tmp_path)[1] == ""
 
 
+@pytest.mark.slow
 def test_a_log_can_be_followed(one, tmp_path):
     suite = _write(tmp_path, "suite", one)
     code, out, err = cel("run", suite, "--out", "r", "-v", folder=tmp_path)
@@ -87,6 +89,7 @@ def test_a_beat_a_minute_while_nothing_else_happens():
     assert "at wine/0/lr/dice" in lines[-1]
 
 
+@pytest.mark.slow
 def test_failed_cells_do_not_displace_good_scores(one, tmp_path):
     run(one, tmp_path / "r")
     good = (tmp_path / "r" / "scores.parquet").read_bytes()
@@ -100,6 +103,7 @@ def test_failed_cells_do_not_displace_good_scores(one, tmp_path):
     assert suite["methods"]["shells"]["method"] == "drill_methods:SlowShells"
 
 
+@pytest.mark.slow
 def test_parts_of_a_suite_are_merged(one, tiny, tmp_path):
     names = tiny["datasets"][:2]
     whole = {**one, "datasets": names}

@@ -160,8 +160,15 @@ def watched(browser, report):
     made.check()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (390, "light"),
+        (1440, "dark"),
+        *(pytest.param(w, s, marks=pytest.mark.slow)
+          for w, s in ((390, "dark"), (1024, "light"), (1024, "dark"), (1440, "light"))),
+    ],
+)  # fmt: skip
 def test_every_view_fits(browser, report, width, scheme):
     seen = Watched(browser, report, width, scheme)
     assert seen.page.locator("html").get_attribute("data-theme") == scheme
@@ -175,6 +182,7 @@ def test_every_view_fits(browser, report, width, scheme):
     seen.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_forty_methods_stay_readable(browser, crowd, width):
     seen = Watched(browser, crowd, width)

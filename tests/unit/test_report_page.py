@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 from cel.benchmark import collect, open_run
 from cel.benchmark.row_scores import common_table, read_rows
 from cel.cli import app
-from cel.errors import StoreError
+from cel.errors import ConfigError, StoreError
 from cel.report import source, write_report
 from cel.report.drilldown import ROWS, Sample, encode_samples, stored_results
+from cel.report.gathered import gather_runs, read_shipped
 from cel.report.html import page_html
+from cel.report.recourse import GroupOutcomes
 from cel.report.source import read_run
 from cel.report.tables import BASELINE
 from cel.result import ExplanationResult
@@ -223,3 +225,62 @@ def test_a_run_without_scores_is_refused(helpers, tmp_path):
     store.write_json("suite.json", helpers.suite().to_dict())
     with pytest.raises(StoreError, match="no scores yet"):
         write_report(tmp_path / "r")
+
+
+def test_without_matplotlib_everything_but_the_figures_is_written(helpers, tmp_path, monkeypatch):
+    _small_run(helpers, tmp_path / "r")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    made = write_report(tmp_path / "r")
+    assert {p.name for p in made.files} == {"index.html", "tables.tex", "scores.csv", "suite.json"}
+    (told,) = made.left_out
+    assert "pip install 'ce-library[report]'" in told
+
+
+def test_two_runs_on_one_page(helpers, tmp_path):
+    _small_run(helpers, tmp_path / "before")
+    _small_run(helpers, tmp_path / "after")
+    run = gather_runs([tmp_path / "before", tmp_path / "after"])
+    wanted = {f"{m} ({r})" for m in ("dice", "sace") for r in ("before", "after")}
+    assert set(run.scores["method"]) == set(run.cells["method"]) == wanted
+    assert "2 runs together: before, after." in run.remarks
+    _, data = _data(write_report([tmp_path / "before", tmp_path / "after"], tmp_path / "o").page)
+    assert {m["name"] for m in data["methods"]} == wanted
+    assert set(data["rows"][0]["methods"]) == wanted
+
+
+def test_parts_of_one_suite_complete_each_other(helpers, tmp_path):
+    small = {"folds": [0], "classifiers": {"lr": {}}}
+    methods = {"dice": {"method": "report_run:Local"}}
+    for name in ("wine", "mixed"):
+        helpers.make_run(tmp_path / name, datasets=[name], methods=methods, **small)
+    run = gather_runs([tmp_path / "wine", tmp_path / "mixed"])
+    assert set(run.scores["method"]) == {"dice"}
+    assert set(run.scores["dataset"]) == {"wine", "mixed"}
+
+
+def test_shipped_scores_make_a_page_of_their_own(tmp_path):
+    run = read_shipped("quick")
+    assert run.store is None
+    assert set(run.cells["state"]) == {"done"}
+    assert {"local", "global", "group", "regression"} == set(run.cells["paradigm"])
+    kinds = run.cells.drop_duplicates("method").set_index("method")["paradigm"]
+    assert kinds["glance_global"] == "global"
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        read_shipped("papper")
+
+
+def test_outcomes_by_protected_group_by_hand(helpers, tmp_path):
+    store, plan = _small_run(helpers, tmp_path / "r")
+    block, results = next(iter(stored_results(store, plan)))
+    outcomes = GroupOutcomes()
+    outcomes.add(block, results)
+    outcomes.add(block, results)  # as a second fold would
+    lines = {(x["method"], x["group"]): x for x in outcomes.records()}
+    result = results["dice"]
+    groups = result.originals()["group"].to_numpy()
+    mine = (groups == "a") & result.explained
+    assert lines["dice", "a"]["rows"] == 2 * mine.sum()
+    assert lines["dice", "a"]["found"] == 2 * (mine & result.found).sum()
+    won = mine & result.found
+    cost = gower(result.x_origs[won], result.x_cfs[won], result.space).sum()
+    assert lines["dice", "a"]["cost"] == pytest.approx(2 * cost, abs=1e-4)
