@@ -121,7 +121,14 @@ def open_run(out: str | Path) -> tuple[Store, Plan]:
     suite = store.read_json("suite.json")
     if suite is None:
         raise StoreError(f"{out} holds no suite; start one with: cel run quick --out {out}")
-    return store, make_plan(Suite.from_dict(suite, f"{out}/suite.json"), _known_facts(store))
+    read, known = Suite.from_dict(suite, f"{out}/suite.json"), _known_facts(store)
+    for method in read.methods:
+        if ":" in method.method and method.method not in known:
+            raise StoreError(
+                f"{out}: methods.json does not describe {method.method!r}, and reading a run "
+                "imports nothing; run its suite again into another folder"
+            )
+    return store, make_plan(read, known)
 
 
 def _known_facts(store: Store) -> dict[str, MethodFacts]:
@@ -246,8 +253,8 @@ def _remember(store: Store, plan: Plan, earlier: Plan | None) -> Plan:
     store.sweep()
     if earlier is not None:
         plan = make_plan(plan.suite.joined(earlier.suite), {**earlier.facts, **plan.facts})
-    store.write_json("suite.json", plan.suite.to_dict())
     store.write_json("methods.json", {name: f.to_dict() for name, f in plan.facts.items()})
+    store.write_json("suite.json", plan.suite.to_dict())  # after what it takes to read it
     store.write_json("environment.json", environment())
     return plan
 
