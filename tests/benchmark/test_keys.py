@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from cel.benchmark import load_suite, make_plan, plan
+from cel.benchmark import load_suite, make_plan, plan, printed_form
 from cel.benchmark.keys import canonical, key_of, seed_of
 from cel.benchmark.plan import STAGE_VERSION, method_facts
 from cel.benchmark.spec import Limits, MethodSpec, Suite
@@ -14,7 +14,8 @@ from cel.protocols import Scope, Task
 EXPLAIN = {"explain dense", "explain near", "explain rules"}
 SCORE = {"score dense", "score near", "score rules"}
 DENSITY = {"density", "explain dense"} | SCORE
-ALL = {"split", "predictor"} | DENSITY | EXPLAIN
+JUDGES = {"judge kernel"} | SCORE
+ALL = {"split", "predictor"} | DENSITY | EXPLAIN | JUDGES
 NOTHING = set()
 
 SUITE = {
@@ -23,6 +24,7 @@ SUITE = {
     "folds": [0, 1],
     "classifiers": {"lr": {"lr": 0.1}},
     "density": {"model": "gmm"},
+    "judges": {"kernel": {"model": "kde"}},
     "max_rows": 6,
     "metrics": "default.yaml",
     "extra_metrics": ["ynn"],
@@ -47,6 +49,9 @@ TABLE = {
     "regressors": ([{"regressors": {"mlp_regressor": {"lr": 0.2}}}], NOTHING),
     "density": ([{"density": {"model": "kde"}}, {"density": {"model": "gmm", "components": 3}}],
                 DENSITY),
+    "judges": ([{"judges": {"kernel": {"model": "kde", "max_rows": 9}}}], JUDGES),
+    "constraints": ([{"constraints": "none"}], NOTHING),  # moons has none: see below
+    "encoding": ([{"encoding": "onehot"}], NOTHING),  # nor ordered categories
     "max_rows": ([{"max_rows": 7}, {"max_rows": None}], EXPLAIN | SCORE),
     "target": ([{"target": "paper"}], EXPLAIN | SCORE),
     "metrics": ([{"metrics": "validity"}], SCORE),
@@ -69,11 +74,12 @@ TABLE = {
 }  # fmt: skip
 
 
-def keys(suite, known=None):
-    """Return the keys of moons, fold 0, by what they name."""
-    (block,) = [b for b in make_plan(suite, known).blocks if (b.dataset, b.fold) == ("moons", 0)]
+def keys(suite, known=None, dataset="moons"):
+    """Return the keys of a dataset, fold 0, by what they name."""
+    (block,) = [b for b in make_plan(suite, known).blocks if (b.dataset, b.fold) == (dataset, 0)]
     named = {"split": block.split_key, "predictor": block.predictor_key}
     named["density"] = block.density_key
+    named |= {f"judge {label}": key for label, key in block.judge_keys.items()}
     for cell in block.cells:
         if cell.method.label in SUITE["methods"]:
             named[f"explain {cell.method.label}"] = cell.explain_key
@@ -137,6 +143,23 @@ def test_the_scope_decides_the_class_of_the_printed_tables():
     assert changed(keys(suite), keys(suite, facts)) == {"explain near", "score near"}
 
 
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [({"constraints": "none"}, EXPLAIN | SCORE), ({"encoding": "onehot"}, ALL)],
+)
+def test_what_a_card_forbids_and_orders_is_in_the_keys(change, wanted):
+    suite = SUITE | {"datasets": ["german_credit"]}
+    before = keys(load_suite(suite), dataset="german_credit")
+    assert changed(before, keys(load_suite(suite | change), dataset="german_credit")) == wanted
+
+
+def test_a_judge_more_changes_scores_only():
+    more = {"judges": SUITE["judges"] | {"mixture": {"model": "gmm"}}}
+    after = keys(load_suite(SUITE | more))
+    assert after.pop("judge mixture") not in BEFORE.values()
+    assert changed(BEFORE, after) == SCORE
+
+
 @pytest.mark.parametrize("stage", STAGE_VERSION)
 def test_a_new_version_of_a_stage_changes_it_and_what_follows(stage, monkeypatch):
     monkeypatch.setitem(plan.STAGE_VERSION, stage, 99)
@@ -144,6 +167,7 @@ def test_a_new_version_of_a_stage_changes_it_and_what_follows(stage, monkeypatch
         "split": ALL,
         "predictor": ALL - {"split"},
         "density": DENSITY,
+        "judge": JUDGES,
         "explain": EXPLAIN | SCORE,
         "score": SCORE,
     }[stage]
@@ -154,7 +178,7 @@ def test_every_part_of_a_card_is_in_the_keys(monkeypatch):
     card = cards.load_card("moons")
     for change in ({"description": "other words"}, {"name": "moons2"}):
         other = card.model_copy(update=change)
-        monkeypatch.setattr(cards, "load_card", lambda name, other=other: other)
+        monkeypatch.setattr(printed_form, "load_card", lambda name, other=other: other)
         assert changed(BEFORE, keys(load_suite(SUITE))) == ALL
 
 
