@@ -7,6 +7,7 @@ import sys
 __all__ = [
     "BudgetExceeded",
     "CelError",
+    "ClusterError",
     "ConfigError",
     "DataError",
     "MissingDependencyError",
@@ -58,6 +59,10 @@ class TrainingError(CelError, RuntimeError):
 
 class StoreError(CelError, OSError):
     """A saved file is not ours, is damaged, or comes from a newer version."""
+
+
+class ClusterError(CelError, ConnectionError):
+    """A cluster cannot be reached, or was lost; what was finished is kept."""
 
 
 class BudgetExceeded(CelError, TimeoutError):  # noqa: N818 - it ends a search, it is no mistake

@@ -339,9 +339,9 @@ class ExplanationResult:
     @classmethod
     def from_json(cls, text: str) -> ExplanationResult:
         """Read a result written by `to_json`."""
-        from cel.result_io import from_document
+        from cel.result_io import from_text
 
-        return from_document(json.loads(text))
+        return from_text(text)
 
 
 def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray) -> np.ndarray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,23 @@ import pandas as pd
 
 from cel.errors import StoreError
 from cel.preprocessing.encoding import row_labels
-from cel.protocols import Task
+from cel.protocols import Proof, Status, Task
 from cel.result import ExplanationResult
 from cel.space import FeatureSpace, Target
 from cel.space.serialize import space_from_dict, space_to_dict
 
-__all__ = ["from_document", "read_parquet", "to_document", "write_parquet"]
+__all__ = ["from_document", "from_text", "read_parquet", "to_document", "write_parquet"]
 
 FORMAT = "cel.result"
 VERSION = 1
+MAX_VALUES = 2**28  # numbers in one result, about 1 GiB
+MAX_SIZE = 2**30
+MAX_TEXT = 2**20
+MAX_GROUPS, MAX_COLUMNS = 4096, 64
+_DAMAGE = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 _ROWS = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs")
 _PROOFS = ("bound", "proof")  # written only where a method gives them
 
@@ -82,6 +92,7 @@ def _from_header(header: dict[str, Any]) -> dict[str, Any]:
         raise StoreError("this is not a stored explanation result")
     if header["version"] > VERSION:
         raise StoreError(f"format version {header['version']} is newer than {VERSION}; update CEL")
+    Task(header["task"])
     pipeline, target = header["pipeline"], header["target"]
     space: FeatureSpace = space_from_dict(header["space"])
     return {
@@ -171,8 +182,36 @@ def _nullable(values: np.ndarray) -> Any:
     return out.tolist()
 
 
+def from_text(text: str) -> ExplanationResult:
+    """Rebuild a result from JSON text."""
+    with _damage("the text"):
+        document = json.loads(text)
+    return from_document(document)
+
+
 def from_document(document: dict[str, Any]) -> ExplanationResult:
     """Rebuild a result from the values of `to_document`."""
+    with _damage("the document"):
+        return _from_document(document)
+
+
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    """Let every way in which stored values can be wrong be one error that names the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(f"{where}: {error}") from None
+    except (*_DAMAGE, pa.ArrowException) as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise StoreError(
+            f"{where} is damaged or was not written by CEL ({reason}); compute it again"
+        ) from error
+
+
+def _from_document(document: dict[str, Any]) -> ExplanationResult:
     fields = _from_header(document)
     whole = document["task"] == Task.CLASSIFICATION.value
     width = fields["space"].width
@@ -192,6 +231,32 @@ def from_document(document: dict[str, Any]) -> ExplanationResult:
             fields[name] = np.array(document[name], dtype=form)
     fields["status"] = np.array(document["status"], dtype=object)
     fields["source_ids"] = _ids(document["source_ids"], fields["rows"])
+    return _checked(fields)
+
+
+def _checked(fields: dict[str, Any]) -> ExplanationResult:
+    """Build a result from stored fields, if words and positions are such as can be."""
+    for name, words in (("status", Status), ("proof", Proof)):
+        known = [word.value for word in words]
+        wrong = [v for v in fields.get(name, ()) if v not in known]
+        if wrong:
+            raise StoreError(f"unknown {name} {str(wrong[0])[:40]!r}")
+    if not isinstance(fields["method"], str):
+        raise StoreError("the name of the method is no text")
+    if any(not isinstance(fields[name], dict) for name in ("params", "seconds", "logs")):
+        raise StoreError("params, seconds and logs are no mappings")
+    n, sets, groups = len(fields["x_origs"]), fields.get("x_sets"), fields.get("cf_group_ids")
+    width = fields["space"].width
+    if sets is not None and (sets.ndim, len(sets), sets.shape[-1]) != (3, n, width):
+        raise StoreError(f"x_sets has shape {sets.shape}")
+    if groups is not None and groups.shape != (n,):
+        raise StoreError(f"cf_group_ids has shape {groups.shape}")
+    target = fields["target"]
+    classes = len(target.classes) if target is not None and target.classes else 2**31
+    for name, least in (("y_origs", 0), ("y_cf_targets", 0), ("y_cfs", -1)):
+        values = fields[name]
+        if values.ndim == 1 and not ((values >= least) & (values < classes)).all():
+            raise StoreError(f"{name} names a class that is not there")
     return ExplanationResult(**fields)
 
 
@@ -241,14 +306,18 @@ def _to_arrow(values: np.ndarray) -> Any:
 
 def read_parquet(path: Path) -> ExplanationResult:
     """Read a file written by `write_parquet`."""
-    import pyarrow as pa
+    with _damage(str(path)):
+        return _read_parquet(path)
+
+
+def _read_parquet(path: Path) -> ExplanationResult:
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-        header = json.loads((table.schema.metadata or {})[b"cel"])
-    except (pa.ArrowInvalid, KeyError, OSError) as error:
-        raise StoreError(f"{path} is damaged or was not written by CEL: {error}") from error
+    if not path.is_file():
+        raise StoreError("there is no such file")
+    with pq.ParquetFile(path) as file:
+        header = json.loads(_header_text(file))
+        table = file.read()
     fields = _from_header(header)
     for name in (*_ROWS, "x_sets", "cf_group_ids"):
         if name in table.column_names:
@@ -258,7 +327,41 @@ def read_parquet(path: Path) -> ExplanationResult:
             fields[name] = np.array(table[name].to_pylist(), dtype=form)
     fields["status"] = np.array(table["status"].to_pylist(), dtype=object)
     fields["source_ids"] = _ids(table["source_id"].to_pylist(), fields["rows"])
-    return ExplanationResult(**fields)
+    return _checked(fields)
+
+
+def _header_text(file: Any) -> bytes:
+    """Return the header of a parquet file, if what it announces fits into memory."""
+    meta = file.metadata
+    header: bytes = (meta.metadata or {})[b"cel"]
+    groups = [meta.row_group(i) for i in range(min(meta.num_row_groups, MAX_GROUPS + 1))]
+    columns = [g.column(i) for g in groups for i in range(min(g.num_columns, MAX_COLUMNS + 1))]
+    values = sum(c.num_values for c in columns)
+    size = sum(c.total_uncompressed_size for c in columns)
+    many = meta.num_row_groups > MAX_GROUPS or meta.num_columns > MAX_COLUMNS
+    if many or values > MAX_VALUES or size > MAX_SIZE or len(header) > MAX_SIZE // 16:
+        raise StoreError(
+            f"it announces {values:,} values in {size:,} bytes, more than a result can have"
+        )
+    _check_texts(file, meta.num_rows)
+    return header
+
+
+def _check_texts(file: Any, rows: int) -> None:
+    """Refuse long texts, which a dictionary in the file can repeat in every row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in ("status", "proof", "source_id"):
+        position = file.schema_arrow.get_field_index(name)
+        if position < 0 or not pa.types.is_string(file.schema_arrow.field(position).type):
+            continue
+        shape = file.metadata.row_group(0).column(position) if rows else None
+        if shape is not None and shape.total_uncompressed_size > MAX_TEXT:
+            for batch in file.iter_batches(batch_size=1024, columns=[name]):
+                longest = pc.max(pc.binary_length(batch.column(0))).as_py() or 0
+                if longest * rows > MAX_SIZE:
+                    raise StoreError(f"{name} holds texts of {longest:,} characters")
 
 
 def _from_arrow(column: Any, set_size: int) -> np.ndarray:

@@ -14,8 +14,8 @@ from typing import Any
 
 __all__ = ["csv_table", "csv_text", "html", "latex", "page_json", "plain", "visible"]
 
-_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_HIDDEN = ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")  # unicode categories that print nothing or too much
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # categories that print nothing, or too much
+_JOINERS = "\u200c\u200d"  # some scripts need them inside words
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
@@ -38,8 +38,8 @@ def visible(text: object, keep: str = "") -> str:
     """
     out = []
     for c in str(text):
-        hidden = c in _DIRECTION or c < " " or (c > "~" and unicodedata.category(c) in _HIDDEN)
-        out.append(ascii(c)[1:-1] if hidden and c not in keep else c)
+        hidden = c < " " or (c > "~" and unicodedata.category(c) in _HIDDEN)
+        out.append(ascii(c)[1:-1] if hidden and c not in keep and c not in _JOINERS else c)
     return "".join(out)
 
 

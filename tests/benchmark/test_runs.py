@@ -242,7 +242,8 @@ def test_a_cell_has_the_scores_that_its_parts_give(tmp_path):
     for cell in block.cells:
         extra = {"gen_model": density} if cell.method.method == "ppcef" else {}
         seed = seed_of(cell.explain_key, "explain")
-        method = METHODS.get(cell.method.method)(model, random_state=seed, **extra).fit(split)
+        cls, params = METHODS.get(cell.method.method), cell.method.params
+        method = cls(model, random_state=seed, **extra, **params).fit(split)
         result = method.explain(rows, split.target.classes[goal]).with_context(context)
         scores = MetricsOrchestrator(metrics=metric_entries(plan.suite)).compute(result)
         table = collect(store, plan, times=False)

@@ -76,6 +76,7 @@ def make_run(folder, *, rows=12, **changes):
     """Write a store with results and scores for every cell that does not fail."""
     store, plan = Store(folder), make_plan(suite(**changes))
     store.write_json("suite.json", plan.suite.to_dict())
+    store.write_json("methods.json", {n: f.to_dict() for n, f in plan.facts.items()})
     store.write_json("environment.json", {"cel": "0.1.0", "python": "3.11"})
     for block in plan.blocks:
         split = load_dataset(block.dataset, binary=True).fold(block.fold, plan.suite.n_folds, 42)

@@ -247,7 +247,8 @@ GOOD = {"name": "s", "datasets": ["moons"], "methods": ["wachter"]}
 BAD_SUITES = [
     {"methods": 7}, {"methods": [[1]]}, {"methods": {"a": 7}}, {"methods": {"a": {"params": 3}}},
     {"methods": {"a": {"method": 3}}}, {"methods": {7: None}}, {"methods": {"a" * 10_000: None}},
-    {"methods": {}}, {"folds": "abc"}, {"folds": [0.5]}, {"folds": [True]}, {"folds": [-1]},
+    {"methods": {}}, {"methods": {"a\ud800": {"method": "cadex"}}},
+    {"folds": "abc"}, {"folds": [0.5]}, {"folds": [True]}, {"folds": [-1]},
     {"folds": 3}, {"n_folds": "5"}, {"n_folds": 10**12}, {"limits": 7}, {"limits": {"time_s": -1}},
     {"limits": {"memory_mb": "x"}}, {"limits": {"time_s": float("nan")}},
     {"limits": {"train_s": float("inf")}}, {"datasets": [["moons"]]}, {"datasets": "moons"},

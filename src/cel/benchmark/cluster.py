@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
+from cel.benchmark.apart import MAX_REASON, shortened
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import Task
-from cel.errors import MissingDependencyError
+from cel.errors import ClusterError, MissingDependencyError
 
 __all__ = ["run_on_dask", "run_task"]
 
@@ -37,28 +39,83 @@ def run_on_dask(
     A block whose dask worker dies is sent again by dask; what it had finished is in the store.
     """
     try:
-        from distributed import Client, LocalCluster, as_completed
+        from distributed import LocalCluster
     except ImportError:
         raise MissingDependencyError("dask.distributed", "dask") from None
     cluster = None
     if address is None:
         make: Any = LocalCluster
         cluster = make(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
-    with Client(address or cluster) as client:
-        where = str(store.resolve())
-        futures = [
-            client.submit(run_task, t.plain(), where, device, pure=False, retries=2) for t in tasks
-        ]
-        for future in as_completed(futures, raise_errors=False):
-            if future.status == "error":
-                task = tasks[futures.index(future)]
-                reason = f"dask gave up: {future.exception()}"
-                for key in task.cells:
-                    report({"event": "fail", "key": key, "label": task.label, "reason": reason})
-                if task.model is None:
-                    report({"event": "stack_failed", "label": task.label, "reason": reason})
-                continue
-            for event in future.result():
-                report(event)
-    if cluster is not None:
-        cluster.close()
+    try:
+        _send(tasks, store, address or cluster, device, report)
+    finally:
+        if cluster is not None:
+            cluster.close()
+
+
+def _send(
+    tasks: list[Task],
+    store: Path,
+    where: Any,
+    device: str,
+    report: Callable[[dict[str, Any]], None],
+) -> None:
+    from distributed import Client
+
+    try:
+        client = Client(where)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no dask scheduler answers at {where} ({shortened(str(error), 200)}); start one, or "
+            "leave --address out"
+        ) from None
+    try:
+        with client:
+            _gather(client, tasks, store, device, report)
+    except _ReportError as failed:
+        raise failed.error from None
+    except (OSError, CancelledError) as error:  # CommClosedError is an OSError
+        raise ClusterError(
+            f"the dask scheduler at {where} was lost ({type(error).__name__}); what was finished "
+            "is kept: start the same command again"
+        ) from None
+
+
+class _ReportError(Exception):
+    """What `report` raised (a full disk): no matter of the cluster."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _gather(
+    client: Any,
+    tasks: list[Task],
+    store: Path,
+    device: str,
+    report: Callable[[dict[str, Any]], None],
+) -> None:
+    from distributed import as_completed
+
+    def tell(event: dict[str, Any]) -> None:
+        try:
+            report(event)
+        except Exception as error:
+            raise _ReportError(error) from error
+
+    where = str(store.resolve())
+    futures = [
+        client.submit(run_task, t.plain(), where, device, pure=False, retries=2) for t in tasks
+    ]
+    for future in as_completed(futures, raise_errors=False):
+        if future.status == "error":
+            task = tasks[futures.index(future)]
+            reason = f"dask gave up: {shortened(str(future.exception()), MAX_REASON)}"
+            for key in task.cells:
+                tell({"event": "fail", "key": key, "label": task.label, "reason": reason})
+            if task.model is None:
+                tell({"event": "stack_failed", "label": task.label, "reason": reason})
+            continue
+        for event in future.result():
+            tell(event)

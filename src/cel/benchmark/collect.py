@@ -21,6 +21,7 @@ __all__ = [
     "state_of",
     "stored_scores",
     "summarise",
+    "versions_of",
     "write_scores",
 ]
 
@@ -77,6 +78,20 @@ def stored_scores(store: Store, cell: Cell) -> dict[str, Any] | None:
         }
     except (StoreError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def versions_of(store: Store, plan: Plan) -> dict[str, int]:
+    """Return which versions of CEL made the scores of a run, and how many cells each."""
+    out: dict[str, int] = {}
+    for cell in plan.cells:
+        if store.has("score", cell.score_key):
+            try:
+                version = str(store.spec("score", cell.score_key).get("cel", ""))
+            except StoreError:
+                continue
+            if version:
+                out[version] = out.get(version, 0) + 1
+    return dict(sorted(out.items()))
 
 
 def _value(value: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import math
 import os
 import select
 import signal
@@ -22,10 +23,25 @@ __all__ = [
     "ending",
     "event_of",
     "tree_mb",
+    "usable_cores",
 ]
 
 MAX_LINE = 1 << 20  # bytes of one event; texts are cut long before
 _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of Linux' prctl
+
+
+def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many processes can compute at once: cores of this process, less in a container.
+
+    Args:
+        quota: file in which Linux keeps the share of a container: "max", or time per period.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError, IndexError, ZeroDivisionError):
+        share, period = quota.read_text().split()[:2]
+        cores = min(cores, math.ceil(int(share) / int(period)))
+    return max(cores, 1)
 
 
 class Lines:

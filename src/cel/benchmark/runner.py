@@ -23,7 +23,7 @@ from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import Task
-from cel.errors import StoreError
+from cel.errors import CelError, ConfigError, StoreError
 
 __all__ = ["RunSummary", "open_run", "pending_tasks", "run"]
 
@@ -113,26 +113,38 @@ def _commit() -> str:
 def open_run(out: str | Path) -> tuple[Store, Plan]:
     """Open the store of an earlier run together with its plan.
 
-    Methods that are not installed here are known from the run itself.
+    Methods that are not installed here are known from the run itself. Nothing that the run names
+    is imported: a run may be a stranger's.
     """
     if not (Path(out) / "store.json").exists():
         raise StoreError(f"{out} is not a run; start one with: cel run quick --out {out}")
     store = Store(out)
     suite = store.read_json("suite.json")
     if suite is None:
-        raise StoreError(f"{out} holds no suite; start one with: cel run quick --out {out}")
-    read, known = Suite.from_dict(suite, f"{out}/suite.json"), _known_facts(store)
-    for method in read.methods:
+        raise StoreError(
+            f"{out}/suite.json holds no suite; start one with: cel run quick --out {out}"
+        )
+    found, known = _stored_suite(store, suite), _known_facts(store)
+    for method in found.methods:
         if ":" in method.method and method.method not in known:
             raise StoreError(
-                f"{out}: methods.json does not describe {method.method!r}, and reading a run "
-                "imports nothing; run its suite again into another folder"
+                f"{store.root}/methods.json does not know {method.method!r}, and reading a run "
+                "imports nothing; run the suite again with: cel run"
             )
-    return store, make_plan(read, known)
+    return store, make_plan(found, known)
+
+
+def _stored_suite(store: Store, values: Any) -> Suite:
+    try:
+        return Suite.from_dict(values, where=str(store.root / "suite.json"))
+    except ConfigError as error:
+        raise StoreError(
+            f"{error}; the run is damaged, or of another version: start it again with: cel run"
+        ) from None
 
 
 def _known_facts(store: Store) -> dict[str, MethodFacts]:
-    """What the run knows of its methods; a damaged file is done without, classes are asked."""
+    """What the run knows of its methods; a damaged file is done without."""
     try:
         kept = store.read_json("methods.json") or {}
         return {name: MethodFacts.from_dict(f) for name, f in kept.items()}
@@ -244,8 +256,12 @@ def keep_earlier(store: Store, whole: Plan, earlier: Plan | None) -> Plan:
 
 
 def _earlier(store: Store) -> Plan | None:
-    """Return what the folder was a run of, if it was one."""
-    return None if store.read_json("suite.json") is None else open_run(store.root)[1]
+    """Return what the folder was a run of, if it was one and can be read."""
+    try:
+        return None if store.read_json("suite.json") is None else open_run(store.root)[1]
+    except CelError as error:  # what this run writes takes its place; finished stages are kept
+        store.log("damaged", reason=str(error))
+        return None
 
 
 def _remember(store: Store, plan: Plan, earlier: Plan | None) -> Plan:
@@ -256,7 +272,18 @@ def _remember(store: Store, plan: Plan, earlier: Plan | None) -> Plan:
     store.write_json("methods.json", {name: f.to_dict() for name, f in plan.facts.items()})
     store.write_json("suite.json", plan.suite.to_dict())  # after what it takes to read it
     store.write_json("environment.json", environment())
+    store.write_json("environments.json", _environments(store))
     return plan
+
+
+def _environments(store: Store) -> dict[str, Any]:
+    """Return every version that worked on the run, with the last environment of each."""
+    try:
+        known = store.read_json("environments.json")
+    except StoreError:
+        known = None
+    now = environment()
+    return {**(known if isinstance(known, dict) else {}), str(now["cel"]): now}
 
 
 def _recorder(store: Store, watch: Watcher | None) -> Watcher:

@@ -279,6 +279,7 @@ class Workbench:
             rows, model, density = self.split, self.predictor(), self.density()
             given = {"the rows": rows, "the model": model, "the density": density}
             self.levels()  # metrics need them in any case
+            self._predicted("test")
             self._made["given"] = given, Witness(given)
 
     def _given(self) -> tuple[dict[str, Any], Witness]:

@@ -17,7 +17,9 @@ Check = Callable[[Any], bool]
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and "\x00" not in value
+    if not isinstance(value, str) or not value.strip() or "\x00" in value:
+        return False
+    return not any("\ud800" <= c <= "\udfff" for c in value)  # half a character, from JSON
 
 
 def _whole(least: int, most: float = math.inf) -> Check:

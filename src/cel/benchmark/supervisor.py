@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cel.benchmark.processes import Lines, end_tree, ending, event_of, tree_mb
+from cel.benchmark.processes import (
+    Lines,
+    end_tree,
+    ending,
+    event_of,
+    tree_mb,
+    usable_cores,
+)
 from cel.benchmark.tasks import Task
 
 __all__ = ["Supervisor"]
@@ -52,7 +59,8 @@ class Supervisor:
 
     Args:
         store: folder of the store.
-        jobs: number of processes.
+        jobs: number of processes; never more than cores, because every worker spends some seconds
+            of computing on its start, and more of them only take turns.
         memory_mb: memory of a worker and all that it started beyond which it is killed.
         device: handed to the workers.
         report: called with every event, from one thread at a time.
@@ -87,7 +95,7 @@ class Supervisor:
             self.log.unlink()  # of an earlier run
         for task in tasks:
             self._put(task)
-        count = min(self.jobs, max(len(tasks), 1))
+        count = min(self.jobs, max(len(tasks), 1), usable_cores())
         threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()

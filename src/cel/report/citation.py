@@ -7,6 +7,9 @@ import re
 from typing import Any
 
 import cel
+from cel.benchmark import Store
+from cel.benchmark.collect import versions_of
+from cel.errors import StoreError
 from cel.report.source import RunData
 
 __all__ = ["PAPER", "bibtex", "citation"]
@@ -42,6 +45,15 @@ def _plain(text: str) -> str:
     return re.sub(r"[^\w .,:/+-]", "", text).replace("_", r"\_")
 
 
+def _environment(store: Store) -> dict[str, Any]:
+    """Return where a run was last worked on; nothing if that is not known any more."""
+    try:
+        found = store.read_json("environment.json")
+    except StoreError:
+        return {}
+    return dict(found) if isinstance(found, dict) else {}
+
+
 def citation(run: RunData) -> dict[str, Any]:
     """Return BibTeX, suite, environment and the last day on which something was computed."""
     if run.store is None:
@@ -49,7 +61,10 @@ def citation(run: RunData) -> dict[str, Any]:
         suite, moment = run.suite.to_dict(), datetime.datetime.now(tz=datetime.UTC)
         computed = f"before the release of {cel.__version__}"
     else:
-        environment = run.store.read_json("environment.json") or {}
+        environment = _environment(run.store)
+        made = versions_of(run.store, run.plan)
+        if made:
+            environment["cel"] = ", ".join(made)
         suite = run.store.read_json("suite.json")
         files = (run.store.root / "log.jsonl", run.store.root / "suite.json")
         moments = [path.stat().st_mtime for path in files if path.exists()]

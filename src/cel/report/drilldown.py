@@ -50,7 +50,7 @@ def stored_results(
         found = {}
         for cell in block.cells:
             path = store.folder("explain", cell.explain_key) / "result.parquet"
-            if not store.has("explain", cell.explain_key):
+            if not store.sound("explain", cell.explain_key):
                 continue
             try:
                 found[cell.method.label] = ExplanationResult.from_parquet(path)
