@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import cel
 from cel.cf_methods import METHODS
 from cel.errors import ConfigError
-from cel.models.classifiers import MLPClassifier
+from cel.models.classifiers import LogisticRegression as OwnRegression
 
 RNG = np.random.default_rng(0)
 
@@ -43,10 +43,10 @@ def test_targets_are_labels_before_they_are_positions(name, kind):
         rows, train = frame, frame
     else:
         rows = train = frame if kind == "cel on frames" else frame.to_numpy(np.float32)
-        model = MLPClassifier(epochs=60, hidden=(16,), lr=0.03).fit(train, y)
+        model = OwnRegression().fit(train, y)
     predicted = np.asarray(model.predict(rows))
-    for wish in labels:
-        start = np.flatnonzero(predicted != wish)[:4]
+    for wish in labels[[0, 2]]:
+        start = np.flatnonzero(predicted != wish)[:2]
         few = rows.iloc[start] if kind != "cel on arrays" else rows[start]
         result = cel.explain(model, few, train=train, target=wish, random_state=0)
         assert result.found.all()

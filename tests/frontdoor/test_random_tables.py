@@ -5,7 +5,7 @@ import os
 from hypothesis import HealthCheck, given, settings
 from random_tables import cases, check, explain
 
-EXAMPLES = int(os.environ.get("CEL_FRONTDOOR_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("CEL_FRONTDOOR_EXAMPLES", "20"))
 
 
 @settings(
