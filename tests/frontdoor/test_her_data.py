@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import cel
 from cel.cf_methods.goals import at_least, at_most, between, change
 from cel.errors import ConfigError, DataError
-from cel.preprocessing import infer_space
+from cel.preprocessing import GivenRows, infer_space
 from cel.result import ExplanationResult
 
 
@@ -135,21 +135,40 @@ def test_results_survive_files_with_everything_in_them(people, tmp_path):
     assert len(result.select(result.found).to_frame()) == result.found.sum()
 
 
-def test_the_class_of_a_row_is_that_of_the_row_as_given():
+@pytest.mark.parametrize("side", ["copy below", "copy above"])
+def test_the_class_of_a_row_is_that_of_the_row_as_given(side):
+    """Thresholds are values of the data, as in tree models: 32-bit copies cross them."""
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"a": rng.random(400) * 1e6, "b": rng.random(400)})
-    edge = float(frame.a.sort_values().iloc[200])
+    pipeline = cel.wrap(len, frame, classes=["no", "yes"]).pipeline_
+    copy = pipeline.inverse_transform(pipeline.transform(frame)).a
+    low = side == "copy below"
+    crossed = (copy < frame.a if low else copy > frame.a) & frame.a.between(3e5, 6e5)
+    edge = float(frame.a[crossed].iloc[0])
 
-    def ask(rows):  # the threshold is a value of the data, as in tree models
-        return ((rows["a"] >= edge) & (rows["b"] > 0.2)).astype(float).to_numpy()
+    def ask(rows):
+        high = rows["a"] >= edge if low else rows["a"] > edge
+        return (high & (rows["b"] > 0.2)).astype(float).to_numpy()
 
+    call = {"train": frame, "classes": ["no", "yes"], "target": "yes"}
     rows = frame[ask(frame) == 0]
-    result = cel.explain(ask, rows, train=frame, classes=["no", "yes"], target="yes")
+    result = cel.explain(ask, rows, **call)
     assert result.counts() == {"found": len(rows)}
     assert (ask(result.to_frame()) == 1).all()
     inside = frame[ask(frame) == 1]
-    done = cel.explain(ask, inside, train=frame, classes=["no", "yes"], target="yes")
-    assert done.counts() == {"not_applicable": len(inside)}
+    assert cel.explain(ask, inside, **call).counts() == {"not_applicable": len(inside)}
+
+
+def test_a_number_behind_a_gap_is_no_change():
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0, 5.0], "b": [1, 2, 3, 4]})
+    encoding = cel.wrap(len, frame, classes=[0, 1]).encoding_
+    given = GivenRows.read(frame, encoding)
+    x = given.x.copy()
+    x[1, 0] = 1.0  # the number that stands behind the gap
+    table, codes = given.answers(x, np.arange(4))
+    pd.testing.assert_frame_equal(table, frame)
+    assert not given.moved(x, np.arange(4)).any()
+    assert np.array_equal(codes, given.x)
 
 
 def test_filling_a_gap_is_a_change_and_an_immutable_gap_stays():
@@ -166,13 +185,14 @@ def test_filling_a_gap_is_a_change_and_an_immutable_gap_stays():
 
 def test_columns_that_travel_along_reach_the_model():
     frame, _ = table()
+    day = pd.Timestamp("2001-06-01", tz="Europe/Warsaw")
 
-    def ask(rows):
-        young = rows["since"] > pd.Timestamp("2001-06-01", tz="Europe/Warsaw")
-        fee = rows["fee"].map(float).to_numpy()
-        return (rows["debt"].to_numpy() + young.to_numpy() - fee / 100 > 0.9).astype(float)
+    def ask(rows):  # whom it wants where depends on a date and on a Decimal
+        centre = np.where(rows["since"] > day, 1.0, -1.0) + rows["fee"].map(float) / 100
+        return (np.abs(rows["debt"] - centre) < 0.25).to_numpy(float)
 
-    rows = frame[ask(frame) == 0].iloc[:12]
+    rows = pd.concat([part.iloc[:6] for _, part in frame.groupby(frame.since > day)])
+    rows = rows[ask(rows) == 0]
     result = cel.explain(ask, rows, train=frame, classes=["no", "yes"], target="yes")
     answers = check(result, rows)
     assert result.found.all()
