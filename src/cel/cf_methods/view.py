@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -14,14 +15,13 @@ from cel.protocols import Task
 from cel.search import Budget
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from cel.models.trees import TreeView
     from cel.preprocessing import GivenRows
 
 __all__ = ["ModelView"]
 
 CHUNK_VALUES = 2**24  # entries of one matrix handed to a model
+CROSSED = 1000  # points that tell whether columns make a difference
 MOST_REFUSALS = 50  # rows refused from the first on: then the model fails, not the rows
 CHUNK_ROWS = 1024  # of a network on the CPU: what its layers make of them stays in the cache
 
@@ -58,17 +58,24 @@ class ModelView:
     def reads_carried(self, given: GivenRows, rows: np.ndarray) -> bool:
         """Tell whether columns that only travel along make a difference to the model.
 
-        The rows are predicted once more with these columns moved on by one row.
+        Points that take each feature from some row are predicted twice, with what travels along
+        taken from two different rows.
         """
         sheet = given.encoding.sheet
         if sheet is None or not sheet.carried:
             return False
-        table = given.frame.iloc[rows]
-        after = table.iloc[np.roll(np.arange(len(rows)), 1)]
-        swapped = table.assign(**{n: after[n].array for n in sheet.carried})
+        rng = np.random.default_rng(0)
+        table = given.frame.iloc[rows].reset_index(drop=True)
+        draws = {c: rng.integers(len(rows), size=CROSSED) for c in table.columns}
+        mixed = {c: table[c].array.take(at) for c, at in draws.items()}
+        first, second = rng.integers(len(rows), size=(2, CROSSED))
+        points = [
+            pd.DataFrame(mixed | {c: table[c].array.take(at) for c in sheet.carried})
+            for at in (first, second)
+        ]
         ask = self.model.predict if self.task is Task.REGRESSION else self.model.predict_proba
         try:
-            return not np.array_equal(np.asarray(ask(table)), np.asarray(ask(swapped)))
+            return not np.array_equal(*(np.asarray(ask(p)) for p in points))
         except foreign_errors():
             return True
 
