@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,13 +14,16 @@ from cel.protocols import Task
 from cel.search import Budget
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cel.models.trees import TreeView
     from cel.preprocessing import GivenRows
+    from cel.space import FeatureSpace
 
 __all__ = ["ModelView"]
 
 CHUNK_VALUES = 2**24  # entries of one matrix handed to a model
-CROSSED = 1000  # points that tell whether columns make a difference
+SPREAD = 1000  # points that tell whether columns make a difference
 MOST_REFUSALS = 50  # rows refused from the first on: then the model fails, not the rows
 CHUNK_ROWS = 1024  # of a network on the CPU: what its layers make of them stays in the cache
 
@@ -58,20 +60,18 @@ class ModelView:
     def reads_carried(self, given: GivenRows, rows: np.ndarray) -> bool:
         """Tell whether columns that only travel along make a difference to the model.
 
-        Points that take each feature from some row are predicted twice, with what travels along
-        taken from two different rows.
+        Points all over the feature space are predicted twice, with what travels along taken from
+        two different rows.
         """
         sheet = given.encoding.sheet
         if sheet is None or not sheet.carried:
             return False
         rng = np.random.default_rng(0)
-        table = given.frame.iloc[rows].reset_index(drop=True)
-        draws = {c: rng.integers(len(rows), size=CROSSED) for c in table.columns}
-        mixed = {c: table[c].array.take(at) for c, at in draws.items()}
-        first, second = rng.integers(len(rows), size=(2, CROSSED))
+        table = given.frame.iloc[rows]
+        spread = given.decoder(rows)(_all_over(given.pipeline.space_, rng))
         points = [
-            pd.DataFrame(mixed | {c: table[c].array.take(at) for c in sheet.carried})
-            for at in (first, second)
+            spread.assign(**{c: table[c].array.take(at) for c in sheet.carried})
+            for at in rng.integers(len(rows), size=(2, len(spread)))
         ]
         ask = self.model.predict if self.task is Task.REGRESSION else self.model.predict_proba
         try:
@@ -213,3 +213,12 @@ class ModelView:
         """Return (W (K, d), b (K,)) when the scores are linear in the input, else None."""
         parts = getattr(self.model, "linear_", None)
         return None if parts is None else parts()
+
+
+def _all_over(space: FeatureSpace, rng: np.random.Generator) -> np.ndarray:
+    """Return points (m, d) drawn uniformly from the box and the categories of a space."""
+    x = rng.uniform(space.vector("lower"), space.vector("upper"), (SPREAD, space.width))
+    for f in space.one_hot_features:
+        codes = rng.integers(len(f.columns), size=SPREAD)
+        x[:, list(f.columns)] = np.eye(len(f.columns))[codes]
+    return x.astype(np.float32)
