@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["assemble"]
 
 LONGER = (1e-3, 1e-2, 5e-2)  # of a step whose outcome was lost to the digits of its columns
+LEAST = (2e-6, 2e-5, 2e-4)  # of the range: shorter steps of numbers count as none
 
 
 def assemble(
@@ -151,13 +152,17 @@ def _second_chances(
         rows = np.flatnonzero(~valid & members.any(1))
         way = np.abs(x_sets[rows] - prepared.x[rows, None]).sum(-1)
         yield x_sets[rows, np.nanargmin(way, axis=1)] if len(rows) else x[:0], rows
-    for share in LONGER:
+    numeric = np.zeros(x.shape[1], dtype=bool)
+    numeric[prepared.space.numeric_columns] = True
+    for share, least in zip(LONGER, LEAST, strict=True):
         rows = np.flatnonzero(~valid & ~np.isnan(x).any(1))
         if not len(rows):
             return
         start = prepared.starts.x[rows]
-        longer = torch.as_tensor(start + (1 + share) * (x[rows] - start))
-        yield _region(prepared, rows).snap(longer).numpy(), rows
+        step = (1 + share) * (x[rows] - start)
+        small = numeric & (step != 0) & (np.abs(step) < least)
+        longer = start + np.where(small, np.sign(step) * np.float32(least), step)
+        yield _region(prepared, rows).snap(torch.as_tensor(longer)).numpy(), rows
 
 
 def _judged(

@@ -75,9 +75,10 @@ class ModelView:
         ]
         ask = self.model.predict if self.task is Task.REGRESSION else self.model.predict_proba
         try:
-            return not np.array_equal(*(np.asarray(ask(p)) for p in points))
+            first, second = (np.asarray(ask(p)) for p in points)
         except foreign_errors():
             return True
+        return not np.array_equal(first, second)
 
     def outcome_of_tables(self, frame: pd.DataFrame) -> tuple[np.ndarray, dict[int, str]]:
         """Predict the rows of a raw table; rows that the model refuses get its reason.
