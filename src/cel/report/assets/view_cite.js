@@ -19,7 +19,7 @@ VIEWS.push({
     root.append(
       card(
         "Cite",
-        paragraph(`Computed until ${c.computed}.`),
+        paragraph(`Computed ${c.shipped ? "" : "until "}${c.computed}.`),
         textBlock("BibTeX", c.bibtex, "bibtex"),
       ),
       el(
