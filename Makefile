@@ -63,7 +63,7 @@ lowest:
 	$(PYTHON) tools/lowest.py > $(LOWEST)/lowest.txt
 	grep -E "^(torch|pytest|pytest-xdist|hypothesis|build|hatchling)==" constraints.txt > $(LOWEST)/tools.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/lowest.txt \
-		-c $(LOWEST)/tools.txt -e ".[all]" pytest pytest-xdist hypothesis build hatchling mlxtend \
+		-c $(LOWEST)/tools.txt -e ".[all]" pytest pytest-xdist hypothesis build hatchling entmax mlxtend zuko \
 		"scikit-posthocs>=0.17"
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal \
 		--deselect tests/unit/test_mutants.py $(LOWEST_TESTS)
