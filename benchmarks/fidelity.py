@@ -30,6 +30,7 @@ WHAT = {
     "growing_spheres": "GrowingSpheres", "face": "FACE", "actionable": "Actionable",
     "exact_relu": "ExactReLU",
     "cells": "CellSearch", "exact_tree": "ExactTree",
+    "live_regions": "LiveRegions",
     "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",

@@ -59,9 +59,10 @@ EXPECTED = {
               "growing_spheres", "face"},
     "regression": {"wachter", "cearm", "globe_ce", "tcrex"},
     "multi_output": {"wachter", "cearm"},
-    "trees_mixed": {"cells", "exact_tree", "dice", "sace", "nice", "nearest"},
-    "trees_three_classes": {"cells", "exact_tree", "dice", "sace", "nice", "nearest"},
-    "trees_regression": {"cells", "exact_tree", "cearm"},
+    "trees_mixed": {"cells", "exact_tree", "live_regions", "dice", "sace", "nice", "nearest"},
+    "trees_three_classes": {"cells", "exact_tree", "live_regions", "dice", "sace", "nice",
+                            "nearest"},
+    "trees_regression": {"cells", "exact_tree", "live_regions", "cearm"},
 }  # fmt: skip
 
 

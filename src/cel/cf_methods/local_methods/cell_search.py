@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
@@ -94,7 +95,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
             lost = np.isinf(found.cost)
             rows = torch.as_tensor(group.rows)
             infeasible[rows[lost]] = torch.as_tensor(hopeless_rows(view, group, own)[lost])
-            x[rows] = self._verified(query, own, found, group.rows)
+            x[rows] = verified(query, own, found, group.rows)
             if self.total_CFs > 1:
                 sets.append((rows, self._menu(query, view, group, own, found)))
         logs = {"unread_rows": int((~readable).sum())} if not readable.all() else None
@@ -116,17 +117,6 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
         x = self.train_.x
         step = max(1, len(x) // 2000)
         return view.axes.cells(x[::step].cpu().numpy())
-
-    @staticmethod
-    def _verified(query: Query, table: CellTable, found: Incumbents, rows: np.ndarray) -> Tensor:
-        """Return the points that the real model accepts, NaN elsewhere."""
-        out = torch.full_like(query.x[torch.as_tensor(rows)], torch.nan)
-        have = np.flatnonzero(np.isfinite(found.cost))
-        if len(have):
-            points = table.points(found.cells[have], have)
-            seen, ok = query.accept(points, torch.as_tensor(rows[have]))
-            out[torch.as_tensor(have)[ok]] = seen[ok]
-        return out
 
     def _menu(
         self, query: Query, view: TreeView, group: Group, table: CellTable, best: Incumbents

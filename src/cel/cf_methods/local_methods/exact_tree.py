@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import Options
+from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
 from cel.cf_methods.ensembles.proofs import box_problem, proof_scope
@@ -91,7 +92,7 @@ class ExactTree(CellSearch):
             group = whole.only(readable[whole.rows])
             own = table.select(group.rows)
             proved = self._prove(query, view, group, own)
-            x[torch.as_tensor(group.rows)] = self._verified(query, own, proved.best, group.rows)
+            x[torch.as_tensor(group.rows)] = verified(query, own, proved.best, group.rows)
             none = np.isinf(proved.best.cost)
             infeasible[group.rows] = none & proved.done
             cost[group.rows] = proved.best.cost
