@@ -29,6 +29,8 @@ Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 other values of the same cells might."""
 Strike = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(boxes (R, C), rows (R,)) -> the boxes without cells that no legal point can have."""
+Blame = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(points (R, A), rows (R,)) -> axes (R, A) of the constraints that the points break."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,7 @@ class BoxProblem:
         slack: (Q,) a box is certainly bad where a ceiling + const + slack < 0.
         legal: which points keep the constraints between features, or might; None: all do.
         strike: what these constraints strike out of boxes; None: nothing.
+        blame: which axes of a point break them; one of these is split first.
     """
 
     offset: np.ndarray
@@ -54,6 +57,7 @@ class BoxProblem:
     slack: np.ndarray
     legal: Check | None = None
     strike: Strike | None = None
+    blame: Blame | None = None
 
     @property
     def owner(self) -> np.ndarray:
@@ -87,15 +91,6 @@ class Bounds:
     nodes: np.ndarray
 
 
-def _unions(words: np.ndarray, boxes: np.ndarray, owner: np.ndarray, axes: int) -> np.ndarray:
-    """Return the bits (R, A, T W) that some cell of each axis of the boxes (R, C) allows."""
-    row, cell = np.nonzero(boxes)
-    key = row * axes + owner[cell]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    joined = np.bitwise_or.reduceat(words[cell], starts, axis=0)
-    return np.asarray(joined.reshape(len(boxes), axes, -1))
-
-
 def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return upper bounds of the margin in boxes (R, C) of some rows, shape (R,)."""
     out = np.full(len(boxes), np.inf)
@@ -103,8 +98,8 @@ def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.nda
     for i in range(0, len(boxes), size):
         part = slice(i, i + size)
         for q, (bits, table) in enumerate(zip(problem.bits, problem.tables, strict=True)):
-            unions = _unions(bits.words, boxes[part], problem.owner, len(problem.offset) - 1)
-            best = table[bits.find(np.bitwise_and.reduce(unions, axis=1))].sum(1)
+            meet = np.bitwise_and.reduce(bits.unions(boxes[part]), axis=1)
+            best = table[bits.find(meet)].sum(1)
             bound = best + problem.const[rows[part], q] + problem.slack[q]
             out[part] = np.minimum(out[part], bound)
     return out
@@ -175,8 +170,7 @@ class _Search:
             before = boxes.sum()
             high = np.full(boxes.shape, np.inf)
             for q, (bits, table) in enumerate(zip(p.bits, p.tables, strict=True)):
-                unions = _unions(bits.words, boxes, self.owner, self.axes)
-                _, cells = cell_ceilings(bits, table, unions)
+                _, cells = cell_ceilings(bits, table, bits.unions(boxes))
                 high = np.minimum(high, cells + (p.const[rows, q] + p.slack[q])[:, None])
             boxes = boxes & (high >= 0)
             some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
@@ -218,6 +212,9 @@ class _Search:
         """Split the axis whose cheapest cell promises least: stay, below it, above it."""
         several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
         promise = np.where(several, np.take_along_axis(high, point, 1), np.inf)
+        if self.problem.blame is not None:
+            blamed = self.problem.blame(point, rows) & several
+            promise = np.where(blamed, promise - 1e6, promise)
         axis = promise.argmin(1)
         at = np.take_along_axis(point, axis[:, None], 1)
         cell = np.arange(boxes.shape[1])
@@ -234,7 +231,7 @@ def branch_and_bound(
     *,
     nodes: int,
     expired: Callable[[], bool],
-    width: int = 8,
+    width: int = 16,
 ) -> Bounds:
     """Return the cheapest points and proved bounds of all rows.
 

@@ -150,6 +150,43 @@ class LeafBits:
         return out
 
     @cached_property
+    def _spans(self) -> list[np.ndarray]:
+        """Level k: the leaves that some of 2^k cells from each cell on allow, inside its axis."""
+        sizes = np.diff(self.boxes.offset)
+        widest = int(sizes[~self.boxes.masked].max(initial=1))
+        out = [self.words]
+        while 2 ** len(out) <= widest:
+            step = 2 ** (len(out) - 1)
+            wider = out[-1].copy()
+            wider[:-step] |= out[-1][step:]
+            out.append(wider)
+        return out
+
+    def unions(self, boxes: np.ndarray) -> np.ndarray:
+        """Return the leaves (R, A, T W) that some cell of each axis of boxes (R, C) allows.
+
+        On axes of ranges all cells between the first and the last one count, which can only add
+        leaves.
+        """
+        offset, cells = self.boxes.offset, len(self.words)
+        begin, place = offset[:-1], np.arange(cells)
+        first = np.minimum.reduceat(np.where(boxes, place, cells), begin, axis=1)  # (R, A)
+        last = np.maximum.reduceat(np.where(boxes, place, -1), begin, axis=1)
+        out = np.empty((*first.shape, self.words.shape[1]), dtype=np.uint64)
+        level = np.frexp(last - first + 1)[1] - 1  # the largest power of two that fits
+        for k, table in enumerate(self._spans):
+            row, axis = np.nonzero((level == k) & ~self.boxes.masked)
+            if len(row):
+                low, high = first[row, axis], last[row, axis] + 1 - 2**k
+                out[row, axis] = table[low] | table[high]
+        for a in np.flatnonzero(self.boxes.masked):
+            part = boxes[:, offset[a] : offset[a + 1]]
+            row, cell = np.nonzero(part)
+            starts = np.flatnonzero(np.diff(row, prepend=-1))
+            out[:, a] = np.bitwise_or.reduceat(self.words[offset[a] + cell], starts, axis=0)
+        return out
+
+    @cached_property
     def steps(self) -> Steps:
         """Where trees change along the axes."""
         return Steps(self)

@@ -93,8 +93,8 @@ class Legal:
                 out &= left <= self.bounds[rows, i][:, None]
         return out
 
-    def strike(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return boxes (R, C) without cells that an implication excludes."""
+    def strike(self, boxes: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return boxes (R, C) without cells that an implication or a tight relation excludes."""
         out = boxes
         for i, (a, when, b, then) in enumerate(self.implications):
             bound = ~self.excused[rows, i]
@@ -103,6 +103,25 @@ class Legal:
             out = out & ~(must[:, None] & other & ~then)
             cannot = bound & ~(out & other & then).any(1)
             out = out & ~(cannot[:, None] & own & when)
+        begin = np.flatnonzero(np.diff(self.owner, prepend=-1))
+        for i in np.flatnonzero(~self.loose):
+            part = number * self.weights[i][self.owner]  # (R, C) what each cell adds
+            least = np.minimum.reduceat(np.where(out, part, np.inf), begin, axis=1)
+            rest = least.sum(1)[:, None] - least
+            left = self.bounds[rows, i][:, None] - rest
+            out = out & ((self.weights[i] == 0)[self.owner] | (part <= left[:, self.owner]))
+        return out
+
+    def blame(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return (R, A) bool: the axes of constraints that points (R, A) break."""
+        out = np.zeros(cells.shape, dtype=bool)
+        for i, (a, when, b, then) in enumerate(self.implications):
+            broken = when[cells[:, a]] & ~then[cells[:, b]] & ~self.excused[rows, i]
+            out[:, [a, b]] |= broken[:, None]
+        if len(self.weights):
+            now = np.take_along_axis(number, cells, 1).astype(np.float64)
+            broken = now @ self.weights.T > self.bounds[rows]
+            out |= broken @ (self.weights != 0)
         return out
 
     def might(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:

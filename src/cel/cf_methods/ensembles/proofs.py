@@ -11,7 +11,6 @@ from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import Group
 from cel.models.trees import TreeView
 from cel.search.branch import BoxProblem, ceilings
-from cel.search.leaf_bits import LeafBits
 from cel.space.serialize import space_to_dict
 
 __all__ = ["box_problem", "hopeless_rows", "proof_scope"]
@@ -22,7 +21,7 @@ def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
     bits, tables = [], []
     for h, sign in zip(group.channel, group.sign, strict=True):
         value = sign * group.values[h]
-        one = LeafBits(view.boxes, view.boxes.ranked(value))
+        one = view.ranked_bits(value)
         bits.append(one)
         tables.append(one.table(value))
     legal = table.legal
@@ -31,9 +30,16 @@ def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
         number = table.number[rows]
         return legal.holds(cells, number, rows), legal.might(cells, number, rows)
 
+    def strike(boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return legal.strike(boxes, table.number[rows], rows)
+
+    def blame(cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return legal.blame(cells, table.number[rows], rows)
+
     return BoxProblem(
         view.axes.offset, table.price, tuple(bits), tuple(tables), group.const, group.slack,
-        legal=check if legal else None, strike=legal.strike if legal.implications else None,
+        legal=check if legal else None, strike=strike if legal else None,
+        blame=blame if legal else None,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from cel.search.leaf_bits import LeafBits, LeafBoxes
 __all__ = ["TreeView", "agrees", "tree_view"]
 
 PROBES = 256
+KEPT_ORDERS = 32  # of leaves, one per demand
 LARGEST = 2**30  # bytes of the bits of one ensemble
 SUMS_IN_64_BITS = 1e-6  # slack of libraries that add leaves in 64 bits
 _CHUNK = 2**21  # words at a time
@@ -82,6 +84,19 @@ class TreeView:
                 "number of trees, or use a method for black boxes"
             )
         return LeafBits(self.boxes, self.boxes.position)
+
+    @cached_property
+    def _ranked(self) -> dict[bytes, LeafBits]:
+        return {}
+
+    def ranked_bits(self, value: np.ndarray) -> LeafBits:
+        """Return the bits with the leaves by falling value (L,); a few orders are kept."""
+        key = sha256(np.ascontiguousarray(value).tobytes()).digest()
+        if key not in self._ranked:
+            if len(self._ranked) >= KEPT_ORDERS:
+                self._ranked.clear()
+            self._ranked[key] = LeafBits(self.boxes, self.boxes.ranked(value))
+        return self._ranked[key]
 
     def leaves(self, x: Any) -> np.ndarray:
         """Return the slot of the leaf of each row (n, d) in each tree, shape (n, T)."""
