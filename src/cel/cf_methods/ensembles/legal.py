@@ -104,12 +104,13 @@ class Legal:
             cannot = bound & ~(out & other & then).any(1)
             out = out & ~(cannot[:, None] & own & when)
         begin = np.flatnonzero(np.diff(self.owner, prepend=-1))
-        for i in np.flatnonzero(~self.loose):
-            part = number * self.weights[i][self.owner]  # (R, C) what each cell adds
+        for r in np.flatnonzero(~self.loose):
+            part = number * self.weights[r][self.owner]  # (R, C) what each cell adds
             least = np.minimum.reduceat(np.where(out, part, np.inf), begin, axis=1)
+            least = np.where(np.isfinite(least), least, 0.0)  # a box without cells is dead anyway
             rest = least.sum(1)[:, None] - least
-            left = self.bounds[rows, i][:, None] - rest
-            out = out & ((self.weights[i] == 0)[self.owner] | (part <= left[:, self.owner]))
+            left = self.bounds[rows, r][:, None] - rest
+            out = out & ((self.weights[r] == 0)[self.owner] | (part <= left[:, self.owner]))
         return out
 
     def blame(self, cells: np.ndarray, number: np.ndarray, rows: np.ndarray) -> np.ndarray:
