@@ -26,6 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
 from cel.models import wrap
+from cel.models.adapters.frames import through_matrix
 from cel.models.trees.axes import _from_order, _to_order
 from cel.models.trees.tree_view import agrees, probe_rows
 from cel.space import FeatureSpace
@@ -245,3 +246,29 @@ def test_probe_rows_are_decodable(table):
     rows = probe_rows(view)
     region = space.region(rows)
     assert (region.snap(rows) == rows).all()
+
+
+def test_lightgbm_is_asked_with_a_matrix_when_the_answers_are_the_same_bits(table):
+    frame, score = table
+    model = lightgbm.LGBMClassifier(**QUIET, min_child_samples=5).fit(frame, labels(score))
+    wrapped, asked = wrap(model, frame), []
+    x = wrapped.pipeline_.transform(frame)
+    long = model.predict_proba(wrapped._rows(x))
+    original = model.predict_proba
+    model.predict_proba = lambda rows: asked.append(len(rows)) or original(rows)
+    wrapped._call.ask = through_matrix(model, model.predict_proba)
+    for _ in range(3):
+        np.testing.assert_array_equal(wrapped.predict_proba(x), long)
+    assert asked == [N]  # the first call compares, the others go the short way
+    swapped = frame.assign(
+        job=frame["job"].cat.reorder_categories(["none", "sea", "farm", "office"])
+    )
+    np.testing.assert_array_equal(wrapped._call(swapped), long)
+
+
+def test_a_model_that_wants_tables_gets_them(table):
+    frame, score = table
+    model = lightgbm.LGBMClassifier(**QUIET).fit(frame, labels(score))
+    ask = through_matrix(model, lambda rows: model.predict_proba(rows) + 1e-9)
+    first, second = ask(frame), ask(frame)
+    np.testing.assert_array_equal(first, second)

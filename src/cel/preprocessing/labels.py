@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,20 @@ def decode_labels(codes: np.ndarray, categories: Sequence[Any], dtype: Any) -> A
     array(['b', 'a'], dtype=object)
     """
     if isinstance(dtype, pd.CategoricalDtype):
-        order = dtype.categories.get_indexer(pd.Index(_object_array(categories)))
-        return pd.Categorical.from_codes(np.append(order, -1)[np.maximum(codes, -1)], dtype=dtype)
+        order = _order(tuple(categories), dtype)
+        return pd.Categorical.from_codes(order[np.maximum(codes, -1)], dtype=dtype)
     labels: Any = pd.Series(_object_array(categories)).astype(dtype)
     codes = np.maximum(codes, -1).astype(np.intp)
     if isinstance(dtype, np.dtype):
         fill = bool((codes < 0).any())
         return pd.api.extensions.take(labels.to_numpy(), codes, allow_fill=fill)
     return labels.array.take(codes, allow_fill=True)
+
+
+@lru_cache(maxsize=512)
+def _order(categories: tuple[Any, ...], dtype: pd.CategoricalDtype) -> np.ndarray:
+    """Return the code of each category in a pandas dtype, and -1 for none at the end."""
+    return np.append(dtype.categories.get_indexer(pd.Index(_object_array(categories))), -1)
 
 
 def _object_array(categories: Sequence[Any]) -> np.ndarray:

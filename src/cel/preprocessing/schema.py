@@ -94,13 +94,14 @@ class Schema:
     def write(self, columns: Columns, index: Any = None) -> pd.DataFrame:
         """Return a table in the original order and dtypes from raw numbers and codes."""
         values = {}
+        rows = pd.RangeIndex(len(next(iter(columns.values()), ())))
         for name, dtype in self.dtypes.items():
             f = self.space[name]
             if has_labels(f):
                 column = decode_labels(columns[name], f.categories, dtype)
             else:
                 column = decode_numbers(columns[name].astype(np.float64), f, dtype)
-            values[name] = pd.Series(column, dtype=column.dtype)  # no guess about objects
+            values[name] = pd.Series(column, rows, column.dtype)  # no guess about objects
         frame = pd.DataFrame(values)
         if index is not None:
             frame.index = pd.Index(index)

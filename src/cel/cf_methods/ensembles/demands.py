@@ -9,7 +9,7 @@ import numpy as np
 
 from cel.cf_methods.query import MARGIN, Query
 from cel.errors import UnsupportedError
-from cel.models.trees import TreeView, agrees
+from cel.models.trees import TreeView, agrees, probe_rows
 from cel.protocols import Task
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import Demand
@@ -90,13 +90,19 @@ def _largest(view: TreeView, values: np.ndarray) -> np.ndarray:
 
 
 def readable_rows(query: Query, view: TreeView) -> np.ndarray:
-    """Tell which rows the trees score as the model does; a model that was changed is refused."""
-    good = agrees(view, query.model.model, query.x.detach().cpu().numpy())
+    """Tell which rows the trees score as the model does; a model that was changed is refused.
+
+    Single rows may differ where a table holds what codes cannot: missing numbers, or values that
+    lie on a threshold to the last digit. They are not searched.
+    """
+    model = query.model.model
+    good = agrees(view, model, query.x.detach().cpu().numpy())
     query.budget.spend(len(query))
-    flags = any(f.name.endswith("__missing") for f in view.axes.space)
-    if not good.all() and not flags:
-        raise UnsupportedError(
-            f"the model scores {int((~good).sum())} of {len(good)} rows differently from the "
-            "trees that were read from it: it was changed after wrapping; wrap it again"
-        )
+    if not good.all():
+        as_read = model.bound(model._decoded) if hasattr(model, "bound") else model
+        if not agrees(view, as_read, probe_rows(view)).all():
+            raise UnsupportedError(
+                f"the model scores {int((~good).sum())} of {len(good)} rows differently from the "
+                "trees that were read from it: it was changed after wrapping; wrap it again"
+            )
     return good

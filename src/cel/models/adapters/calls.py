@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from cel.errors import ConfigError, DataError, UnsupportedError
+from cel.models.adapters.frames import through_matrix
 from cel.protocols import Task
 from cel.space import Target
 
@@ -135,8 +136,10 @@ def _given(output: str, task: Task) -> str:
 
 
 def _estimator(model: Any, task: Task, output: str) -> Call:
+    table = type(model).__module__.startswith("lightgbm") and hasattr(model, "booster_")
     if task is Task.REGRESSION:
-        return Call(model, model.predict, output="values")
+        ask = through_matrix(model, model.predict) if table else model.predict
+        return Call(model, ask, output="values")
     soft = hasattr(model, "predict_proba")
     if output == "labels" or (output == "auto" and not soft):
         return Call(model, model.predict, output="labels")
@@ -145,7 +148,8 @@ def _estimator(model: Any, task: Task, output: str) -> Call:
             f"{type(model).__name__} has no predict_proba; say output='labels' to explain its "
             "hard decisions"
         )
-    return Call(model, model.predict_proba, output="proba")
+    ask = through_matrix(model, model.predict_proba) if table else model.predict_proba
+    return Call(model, ask, output="proba")
 
 
 def _booster(model: Any, library: str, task: Task, output: str) -> Call:

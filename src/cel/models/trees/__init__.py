@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cel.models.trees.tree_view import TreeView, agrees, tree_view
+from cel.models.trees.tree_view import TreeView, agrees, probe_rows, tree_view
 
-__all__ = ["TreeView", "agrees", "tree_view"]
+__all__ = ["TreeView", "agrees", "probe_rows", "tree_view"]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import UnsupportedError
+from cel.models.adapters.frames import frame_matrix
 from cel.models.trees.forest import Forest
 from cel.models.trees.parse_boosters import parse_catboost, parse_lightgbm, parse_xgboost
 from cel.models.trees.parse_sklearn import parse_sklearn
@@ -85,7 +86,8 @@ class ModelMatrix:
         if hasattr(self.final, "_preprocess_X"):  # HistGradientBoosting encodes categories itself
             return np.asarray(self.final._preprocess_X(rows, reset=False), dtype=np.float64)
         if isinstance(rows, pd.DataFrame):
-            return _from_frame(rows, self.final)
+            booster = getattr(self.final, "booster_", self.final)
+            return frame_matrix(rows, getattr(booster, "pandas_categorical", None))
         return np.asarray(rows, dtype=np.float64)
 
 
@@ -94,8 +96,9 @@ def _given_names(wrapped: Any) -> list[str]:
     space, pipeline = wrapped.space_, wrapped.pipeline_
     if pipeline is None:
         return [space.names[i] for i in space.owner]
-    names = getattr(wrapped.model, "feature_names_in_", None)
-    return [str(n) for n in (pipeline.schema_.dtypes if names is None else names)]
+    names = _names_in(wrapped.model)
+    fitted = names and set(names) <= set(space.names)
+    return names if fitted else [str(n) for n in pipeline.schema_.dtypes]
 
 
 def _followed(step: Any, names: list[str], label: str) -> list[str]:
@@ -155,23 +158,6 @@ def _reordered(final: Any, names: list[str]) -> list[str]:
     ]
 
 
-def _from_frame(frame: pd.DataFrame, final: Any) -> np.ndarray:
-    """Return numbers, and the codes by which the library knows categories."""
-    booster = getattr(final, "booster_", final)
-    stored = list(getattr(booster, "pandas_categorical", None) or [])
-    columns = []
-    for name in frame.columns:
-        values = frame[name]
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            if stored:
-                values = values.cat.set_categories(stored.pop(0))
-            codes = values.cat.codes.to_numpy().astype(np.float64)
-            columns.append(np.where(codes < 0, np.nan, codes))
-            continue
-        if not pd.api.types.is_numeric_dtype(values.dtype):
-            raise UnsupportedError(
-                f"column {name!r} reaches the trees as {values.dtype}, not as numbers or "
-                "categories; encode it column by column"
-            )
-        columns.append(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.column_stack(columns)
+def _names_in(model: Any) -> list[str]:
+    names = getattr(model, "feature_names_in_", None)
+    return [] if names is None else [str(n) for n in names]

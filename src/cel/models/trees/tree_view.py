@@ -18,7 +18,7 @@ from cel.models.trees.model_matrix import ModelMatrix, read_forest
 from cel.protocols import Task
 from cel.search.leaf_bits import LeafBits, LeafBoxes
 
-__all__ = ["TreeView", "agrees", "tree_view"]
+__all__ = ["TreeView", "agrees", "probe_rows", "tree_view"]
 
 PROBES = 256
 KEPT_ORDERS = 32  # of leaves, one per demand
