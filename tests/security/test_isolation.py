@@ -74,6 +74,7 @@ def test_what_one_method_changes_no_other_sees(suite, calm, tmp_path, monkeypatc
     assert "mutatesquery" not in said
 
 
+@pytest.mark.slow
 def test_without_fork_a_fresh_worker_goes_on(suite, calm, tmp_path, monkeypatch):
     """Where the system cannot fork, the check after each method ends the worker."""
     monkeypatch.setenv("CEL_NO_FORK", "1")
@@ -86,6 +87,7 @@ def test_without_fork_a_fresh_worker_goes_on(suite, calm, tmp_path, monkeypatch)
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nonsense_ends_and_silence_are_failures_by_name(suite, calm, tmp_path):
     """D5 and the low ones: one failure per offender, with the true reason; others unharmed."""
     names = ("Garbage", "Liar", "Exits", "SystemExits", "Interrupts", "Talks", "Mute", "Prints")
@@ -110,6 +112,7 @@ def _sleepers():
     return [line for line in found.stdout.splitlines() if line.startswith("sleep 271")]
 
 
+@pytest.mark.slow
 def test_children_count_and_end_with_their_method(suite, calm, tmp_path):
     """D19: the memory of children counts, none survives, and none holds the worker up."""
     names = ("HogChild", "LeavesChild", "DiesWithChild")
@@ -121,6 +124,7 @@ def test_children_count_and_end_with_their_method(suite, calm, tmp_path):
     assert _sleepers() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("phase", "limit"), [("fit_s", "train_s"), ("search_s", "time_s")])
 def test_the_deadline_is_the_documented_one(suite, tmp_path, phase, limit):
     """Learning may take train_s, searching time_s, each with grace_s before the blow falls."""
@@ -193,14 +197,44 @@ def test_a_worker_with_other_stages_fails_its_cells_by_name(suite, tmp_path, mon
 
 
 def test_another_version_of_a_method_is_refused(suite, tmp_path):
+    """Cells of a method that is another one here fail by name, whatever key they get."""
     store = Store(tmp_path / "s")
     (task,) = _tasks(suite, store)
     task.facts["cadex"] = task.facts["cadex"] | {"version": 0}
-    plan = make_plan(Suite.from_dict(suite | {"methods": ["wachter", "cadex"]}))
-    plan.facts["cadex"].to_dict()
     events = _work(json.loads(task.line()), store)
-    failed = {e["label"]: e["reason"] for e in events if e["event"] == "fail"}
+    failed = [e for e in events if e["event"] == "fail"]
     assert len(failed) == 1
+    assert "version" in failed[0]["reason"]
+
+
+def test_workers_are_never_more_than_cores(tmp_path, monkeypatch):
+    """`-j 8` on two cores took five times as long as `-j 1`: every start costs seconds."""
+    import cel.benchmark.supervisor as supervisor_module
+    from cel.benchmark.processes import usable_cores
+
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert usable_cores(tmp_path / "cpu.max") == min(2, usable_cores(tmp_path / "none"))
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(tmp_path / "cpu.max") == usable_cores(tmp_path / "none")
+    monkeypatch.setattr(supervisor_module, "usable_cores", lambda: 2)
+    served = []
+    monkeypatch.setattr(Supervisor, "_serve", lambda self: served.append(1))
+    supervisor = Supervisor(tmp_path, jobs=8, report=print, log=tmp_path / "log")
+    supervisor.run([object()] * 8)
+    assert len(served) == 2
+
+
+def test_an_unreachable_scheduler_is_one_error(tmp_path):
+    """It was a traceback of distributed."""
+    from cel.benchmark.cluster import run_on_dask
+    from cel.errors import ClusterError
+
+    pytest.importorskip("distributed", reason="dask is not installed")
+    import dask
+
+    quick = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    with quick, pytest.raises(ClusterError, match="no dask scheduler answers"):
+        run_on_dask([], tmp_path, "tcp://127.0.0.1:9", 1, "cpu", print)
 
 
 @pytest.mark.parametrize(

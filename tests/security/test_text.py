@@ -195,3 +195,24 @@ def test_the_page_has_a_policy_without_unsafe_inline():
     for text in scripts:
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
+
+
+def test_maps_by_label_have_no_prototype():
+    """A label `__proto__` was an error of the page: lookups by label go through `blank()`."""
+    from importlib import resources
+
+    folder = resources.files("cel.report") / "assets"
+    core = (folder / "core.js").read_text(encoding="utf8")
+    assert "Object.create(null)" in core
+    for name in ("state.js", "view_tables.js"):
+        assert not re.search(
+            r"(sizes|alike|out) = \{\}", (folder / name).read_text(encoding="utf8")
+        )
+
+
+def test_long_labels_are_cut_where_they_are_titles():
+    """A label of 10,000 characters made a page 76,649 pixels wide."""
+    from cel.report.catalogue import dataset_title, method_title
+
+    assert len(method_title("x" * 10_000)) <= 60
+    assert len(dataset_title("y" * 10_000)) <= 60

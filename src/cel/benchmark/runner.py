@@ -128,8 +128,8 @@ def open_run(out: str | Path) -> tuple[Store, Plan]:
     for method in found.methods:
         if ":" in method.method and method.method not in known:
             raise StoreError(
-                f"{store.root}/methods.json does not know {method.method!r}, and reading a run "
-                "imports nothing; run the suite again with: cel run"
+                f"{store.root}: methods.json does not describe {method.method!r}, and reading a "
+                "run imports nothing; run its suite again with: cel run"
             )
     return store, make_plan(found, known)
 

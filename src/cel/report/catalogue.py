@@ -159,8 +159,17 @@ def method_title(label: str) -> str:
         return _TITLES[label]
     bare = _variant_of(label)
     if bare != label and label.startswith(f"{bare}_"):
-        return f"{method_title(bare)} {label.removeprefix(bare)[1:].replace('_', ' ')}"
-    return label
+        return short(f"{method_title(bare)} {label.removeprefix(bare)[1:].replace('_', ' ')}")
+    return short(label)
+
+
+def short(text: str, most: int = 60) -> str:
+    """Return a title that fits beside a chart; a longer one is cut.
+
+    >>> short("wachter"), len(short("x" * 10_000))
+    ('wachter', 60)
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def scope_of(label: str) -> str:
@@ -185,9 +194,9 @@ def dataset_title(name: str) -> str:
     if name in _DATASETS:
         return _DATASETS[name]
     try:
-        return load_card(name).title
+        return short(load_card(name).title)
     except CelError:
-        return name
+        return short(name)
 
 
 def method_colours(labels: Iterable[str]) -> dict[str, str]:

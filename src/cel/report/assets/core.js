@@ -2,7 +2,9 @@
 /* Data, numbers and small building blocks that all views share. */
 
 const D = JSON.parse(document.getElementById("data").textContent);
-const named = (list) => Object.fromEntries(list.map((x) => [x.name, x]));
+/* Maps by label have no prototype: a label may be called __proto__ or constructor. */
+const blank = () => Object.create(null);
+const named = (list) => list.reduce((out, x) => ((out[x.name] = x), out), blank());
 const METHOD = named(D.methods),
   METRIC = named(D.metrics),
   DATASET = named(D.datasets),

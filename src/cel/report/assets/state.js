@@ -65,7 +65,7 @@ function set(changes, quietly) {
 
 /* Small maps inside one word of the address: a:1.b:2 */
 function unpack(text) {
-  const out = {};
+  const out = blank();
   for (const part of (text || "").split(".")) {
     const [key, value] = part.split(":");
     if (key) out[decodeURIComponent(key)] = decodeURIComponent(value || "");

@@ -97,13 +97,13 @@ function paperTable(t) {
       ),
   );
   if (!lines.length) return null;
-  const sizes = {};
+  const sizes = blank();
   lines.forEach((x) => {
     sizes[x.dataset] = (sizes[x.dataset] || 0) + 1;
   });
   /* Where every number would be bold, bold tells nothing. */
   const bit = S.extra === "1" ? 1 : 2,
-    alike = {};
+    alike = blank();
   for (const d of Object.keys(sizes)) {
     const mine = lines.filter((x) => x.dataset === d);
     alike[d] = t.metrics.map((_, i) => mine.length > 1 && mine.every((x) => (x.entries[i].best || 0) & bit));
