@@ -121,9 +121,10 @@ def linearised_search(
             break
         if int(state.live.sum()) * 4 <= 3 * len(state.live):
             state = state.select(state.live.nonzero()[:, 0])
-    _repair(demands, best, ends)
+    budget = budget or Budget()
+    _repair(demands, best, ends, budget)
     if demands.rounds:
-        _round(demands, best, ends)
+        _round(demands, best, ends, budget)
     return best
 
 
@@ -214,7 +215,7 @@ def _test(
         demands.offer(best, x[near] + shift, rows)
 
 
-def _repair(demands: Demands, best: Found, x: Tensor) -> None:
+def _repair(demands: Demands, best: Found, x: Tensor, budget: Budget) -> None:
     """Carry end points that miss the boundary by a little over it, in the columns that moved.
 
     At a kink of the model every tangent overestimates the surplus, and the path ends just outside.
@@ -223,7 +224,7 @@ def _repair(demands: Demands, best: Found, x: Tensor) -> None:
     for step in range(REPAIRS):
         left = demands.cost(x, rows) < best.cost[rows] * (1 - 1e-4)
         x, rows = x[left], rows[left]
-        if not len(rows):
+        if not len(rows) or budget.expired:
             return
         surplus, slope = demands.linearise(x, rows)
         gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
@@ -233,12 +234,16 @@ def _repair(demands: Demands, best: Found, x: Tensor) -> None:
         demands.offer(best, x, rows)
 
 
-def _round(demands: Demands, best: Found, x: Tensor) -> None:
+def _round(demands: Demands, best: Found, x: Tensor, budget: Budget) -> None:
     """Find how far moved columns must be shifted the helpful way before they are rounded."""
+    if budget.expired:
+        return
     rows = torch.arange(len(x), device=x.device)
     shift = demands.helpful(*demands.linearise(x, rows)) * (x != demands.center)
     low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
     for _ in range(ROUNDINGS):
+        if budget.expired:
+            return
         middle = (low + high) / 2
         seen, ok = demands.accept(x + middle * shift, rows)
         best.offer(

@@ -25,7 +25,7 @@ def search_with_switches(problem: NearestPoint, *, steps: int, switches: int = 4
         switches: largest number of categories to change.
     """
     found = problem.tangent(problem.query.x, steps=steps)
-    if problem.has_categories:
+    if problem.has_categories and not problem.query.budget.expired:
         for start, rows in switched(problem, switches):
             if problem.query.budget.expired:
                 break
