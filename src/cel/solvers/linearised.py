@@ -123,7 +123,7 @@ def linearised_search(
             state = state.select(state.live.nonzero()[:, 0])
     budget = budget or Budget()
     _repair(demands, best, ends, budget)
-    if demands.rounds:
+    if demands.rounds and not budget.expired:
         _round(demands, best, ends, budget)
     return best
 
@@ -236,8 +236,6 @@ def _repair(demands: Demands, best: Found, x: Tensor, budget: Budget) -> None:
 
 def _round(demands: Demands, best: Found, x: Tensor, budget: Budget) -> None:
     """Find how far moved columns must be shifted the helpful way before they are rounded."""
-    if budget.expired:
-        return
     rows = torch.arange(len(x), device=x.device)
     shift = demands.helpful(*demands.linearise(x, rows)) * (x != demands.center)
     low, high = torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])

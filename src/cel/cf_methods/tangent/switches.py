@@ -25,7 +25,8 @@ def search_with_switches(problem: NearestPoint, *, steps: int, switches: int = 4
         switches: largest number of categories to change.
     """
     found = problem.tangent(problem.query.x, steps=steps)
-    if problem.has_categories and not problem.query.budget.expired:
+    spent = problem.query.budget.expired
+    if problem.has_categories and not spent:
         for start, rows in switched(problem, switches):
             if problem.query.budget.expired:
                 break
