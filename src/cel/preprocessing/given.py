@@ -111,8 +111,9 @@ class GivenRows:
         """
         frame, moved = self._write(x, rows)
         codes = self._codes(frame, moved, rows)
-        again, moved = self._write(codes, rows)
-        return again, self._codes(again, moved, rows)
+        again, still = self._write(codes, rows)
+        same = np.array_equal(moved, still)
+        return again, codes if same else self._codes(again, still, rows)
 
     def written(self, x: np.ndarray, rows: np.ndarray) -> pd.DataFrame:
         """Return the rows with the changes of the codes that `answers` gave."""

@@ -16,6 +16,10 @@ def equal_cells(before: pd.Series, values: Any) -> np.ndarray:
     >>> equal_cells(pd.Series([1, 2]), np.array([1.0, 3.0])).tolist()
     [True, False]
     """
+    plain = isinstance(before.dtype, np.dtype) and before.dtype.kind in "iuf"
+    if plain and isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        had = before.to_numpy()
+        return np.asarray((had == values) | ((had != had) & (values != values)))
     old, new = before.astype(object).to_numpy(), pd.Series(values).astype(object).to_numpy()
     gap_old, gap_new = pd.isna(old), pd.isna(new)
     out = np.asarray(gap_old & gap_new)
