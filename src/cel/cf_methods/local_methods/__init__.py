@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cel.cf_methods.local_methods.actionable import Actionable
 from cel.cf_methods.local_methods.artelt import Artelt
 from cel.cf_methods.local_methods.auto import Auto
 from cel.cf_methods.local_methods.cadex import CADEX
@@ -39,6 +40,7 @@ __all__ = [
     "REVISE",
     "ROAR",
     "SACE",
+    "Actionable",
     "Artelt",
     "Auto",
     "CellSearch",
