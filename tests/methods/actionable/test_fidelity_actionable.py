@@ -66,8 +66,9 @@ def every_point(space, row):
             choices.append([tuple(v) for v in np.eye(len(f.columns))])
         else:
             own = float(row[f.columns[0]])
-            grid = {round(f.anchor + f.step * k, 6) for k in range(-9, 10)} | {own}
-            choices.append([(v,) for v in sorted(grid)])
+            grid = [f.anchor + f.step * k for k in range(round(1 / f.step) + 1)]
+            away = [v for v in grid if abs(v - own) > 1e-4]
+            choices.append([(v,) for v in [own, *away]] if f.mutable else [(own,)])
     points = np.array([sum(c, ()) for c in product(*choices)], dtype=np.float32)
     many = region.select(torch.zeros(len(points), dtype=torch.long))
     inside = many.contains(torch.as_tensor(points)).numpy()
@@ -117,7 +118,7 @@ def test_answers_equal_enumeration(constrained, classes, beta, deviation):
                 ours = plain_cost(space, row, result.x_cfs[i : i + 1], method.scale_, beta)[0]
                 deviation.absolute(ours, cost[good].min(), oracle="every point", limit=2e-5)
                 assert result.proof[i] == "optimal"
-                assert result.bound[i] <= ours + 1e-9
+                assert result.bound[i] <= ours * (1 + 1e-6)  # points are stored in 32 bits
             else:
                 assert result.status[i] == "infeasible"
     assert min(seen.values()) >= (1 if classes == 3 or constrained else 0)
@@ -247,6 +248,7 @@ def test_infeasible_means_that_the_best_corner_fails(deviation):
     train, wrong, seen = rng.random((400, 5)).astype(np.float32), 0, set()
     for seed in range(8):
         model = linear_model(np.random.default_rng(seed), 2, 5)
+        model.bias[1] -= 2.5  # so that some rows cannot make it
         x = train[model.predict(train) == 0][:20]
         if not len(x):
             continue
