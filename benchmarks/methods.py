@@ -1,7 +1,7 @@
 """Rows per CPU-second and quality of the local methods, against one row at a time and dice-ml.
 
     python benchmarks/methods.py [--datasets moons,wine,...] [--methods wachter,dice:random,...]
-        [--no-dice-ml] [--free] [--markdown] [--out FILE.csv]
+        [--no-dice-ml] [--linear] [--free] [--markdown] [--out FILE.csv]
 
 Everything in one run on one thread, so that the ratios mean something. `rows/s n=1` is the same
 method called row by row, on as many rows as fit into a few seconds; `n=100` and `n=1000` are one
@@ -9,7 +9,7 @@ call each, and the quality is that of the last one. Datasets with fewer rows to 
 are drawn from with replacement, and nothing else is done: a repeated row is searched again each
 time, but random streams are keyed by the content of a row, so that it gets the same answer.
 
-`--free` lets every column move in [0, 1] and knows nothing of integers, directions or relations.
+`--linear` explains a logistic regression instead of a network. `--free` lets every column move in [0, 1] and knows nothing of integers, directions or relations.
 `--out` appends the lines of each dataset as soon as it is finished and skips datasets that are in
 the file already; the tables printed at the end are those of the whole file. The lines of dice-ml
 (see `dice_baseline.py`) go to FILE_dice.csv.
@@ -32,7 +32,7 @@ import torch
 from cel.cf_methods import METHODS
 from cel.datasets import load_dataset
 from cel.metrics import MetricsOrchestrator
-from cel.models.classifiers import MLPClassifier
+from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.models.generative import default_density
 from cel.protocols import Need, Scope, Task
 from cel.result import EvaluationContext
@@ -52,10 +52,11 @@ def cpu(function):
     return out, time.process_time() - started
 
 
-def setting(name):
+def setting(name, linear=False):
     """Return split, model, density, context of the metrics, rows to explain and wanted class."""
     split = load_dataset(name, binary=True).split()
-    model = MLPClassifier().fit(split.loader("train"))
+    kind = LogisticRegression if linear else MLPClassifier
+    model = kind().fit(split.loader("train"))
     labels = {
         p: model.predict_proba(getattr(split, p).X).argmax(1) for p in ("train", "valid", "test")
     }
@@ -117,10 +118,13 @@ def method_line(name, dataset, split, model, density, context, pool, goal, free=
     return line | {n: scores[n] for n in SHOWN}
 
 
-def local_methods():
-    """Return the names of all lines."""
+def local_methods(linear=False):
+    """Return the names of all lines that work for a network, or for a linear model."""
+    refused = {Need.TREES} if linear else {Need.TREES, Need.LINEAR_MODEL}
     names = [
-        n for n, c in METHODS.items() if c.scope is Scope.LOCAL and Task.CLASSIFICATION in c.tasks
+        n
+        for n, c in METHODS.items()
+        if c.scope is Scope.LOCAL and Task.CLASSIFICATION in c.tasks and not c.needs & refused
     ]
     return [m for n in names for m in ([f"dice:{v}" for v in DICE] if n == "dice" else [n])]
 
@@ -162,22 +166,24 @@ def main():
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--methods", default=",".join(local_methods()))
+    parser.add_argument("--methods")
+    parser.add_argument("--linear", action="store_true")
     parser.add_argument("--no-dice-ml", action="store_true")
     parser.add_argument("--free", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    methods = options.methods or ",".join(local_methods(options.linear))
     out = options.out
     ours = Lines(out)
     theirs = Lines(out and out.with_name(f"{out.stem}_dice{out.suffix}"))
     for dataset in options.datasets.split(","):
         if ours.has(dataset) and (options.no_dice_ml or theirs.has(dataset)):
             continue
-        made = setting(dataset)
+        made = setting(dataset, options.linear)
         if not ours.has(dataset):
             lines = []
-            for name in options.methods.split(","):
+            for name in methods.split(","):
                 lines.append(method_line(name, dataset, *made, options.free))
                 print({k: _plain(v) for k, v in lines[-1].items()}, flush=True)
             ours.add(lines)
