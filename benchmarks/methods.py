@@ -9,7 +9,9 @@ call each, and the quality is that of the last one. Datasets with fewer rows to 
 are drawn from with replacement, and nothing else is done: a repeated row is searched again each
 time, but random streams are keyed by the content of a row, so that it gets the same answer.
 
-`--linear` explains a logistic regression instead of a network. `--free` lets every column move in [0, 1] and knows nothing of integers, directions or relations.
+`--linear` explains a logistic regression instead of a network.
+
+`--free` lets every column move in [0, 1] and knows nothing of integers, directions or relations.
 `--out` appends the lines of each dataset as soon as it is finished and skips datasets that are in
 the file already; the tables printed at the end are those of the whole file. The lines of dice-ml
 (see `dice_baseline.py`) go to FILE_dice.csv.
