@@ -1,0 +1,47 @@
+"""Branch and bound from nothing: no start hides a cell that was struck out wrongly."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+from cel.models import wrap
+from cel.search.branch import BoxProblem, branch_and_bound
+from cel.search.coordinate import Incumbents
+from cel.search.profiles import sums_at
+from cel.space import FeatureSpace
+
+KINDS = {
+    "forest": lambda: RandomForestClassifier(4, max_depth=3, random_state=0),
+    "boosting": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cheapest_point_is_found_without_a_start(kind):
+    rng = np.random.default_rng(0)
+    train = rng.random((200, 3)).astype(np.float32)
+    y = (train.sum(1) + 0.3 * rng.normal(size=200) > 1.5).astype(int)
+    view = wrap(KINDS[kind]().fit(train, y), space=FeatureSpace.continuous(3)).trees_()
+    value = view.value[:, 1] - view.value[:, 0]
+    bits = view.ranked_bits(value)
+    table, base = bits.table(value), view.base[1] - view.base[0]
+    n, offset = 12, view.axes.offset
+    price = rng.random((n, view.axes.count))
+    home = view.axes.cells(train[:n])
+    np.put_along_axis(price, home, 0.0, 1)
+    grid = np.array(list(itertools.product(*map(range, offset[:-1], offset[1:]))))
+    sums = sums_at(bits, table[None], grid)[:, 0] + base
+    # rows ask for more and more: the last ones for more than any point has
+    aim = np.linspace(np.quantile(sums, 0.5), sums.max() + 0.01, n)
+    problem = BoxProblem(offset, price, (bits,), (table,), (base - aim)[:, None], np.array([1e-9]))
+    proved = branch_and_bound(
+        problem, Incumbents.nothing(home), nodes=100_000, expired=lambda: False
+    )
+    assert proved.done.all()
+    for i in range(n):
+        cost = price[i, grid].sum(1)[sums - aim[i] >= 0].min(initial=np.inf)
+        assert proved.best.cost[i] == pytest.approx(cost)
+    assert np.isinf(proved.best.cost[-1])
+    assert np.isinf(proved.bound[-1])
