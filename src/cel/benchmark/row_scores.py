@@ -19,6 +19,7 @@ from cel.benchmark.plan import Block, Cell, Plan, paradigms_of, target_of
 from cel.benchmark.store import Store
 from cel.errors import CelError
 from cel.metrics.rowwise import common_rows, win_shares
+from cel.paths import is_plain_file
 from cel.protocols import Status
 from cel.result import ExplanationResult
 from cel.space.distances import changed_features, gower
@@ -77,13 +78,13 @@ def read_rows(store: Store, cell: Cell) -> pd.DataFrame | None:
 
     Without one, distances of the stored counterfactuals; None if nothing can be read.
     """
-    path = store.folder("score", cell.score_key) / "rows.parquet"
-    stored = store.folder("explain", cell.explain_key) / "result.parquet"
     try:
-        if path.exists():
-            return pd.read_parquet(path)
+        path = store.folder("score", cell.score_key) / "rows.parquet"
+        stored = store.folder("explain", cell.explain_key) / "result.parquet"
+        if is_plain_file(path):
+            return pd.read_parquet(path) if store.sound("score", cell.score_key) else None
         return _distances(ExplanationResult.from_parquet(stored)) if stored.exists() else None
-    except (CelError, OSError, ValueError, KeyError):
+    except (CelError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError):
         return None  # scores stand on their own; `cel run` repairs the file
 
 
