@@ -148,7 +148,8 @@ class Supervisor:
         return subprocess.Popen(
             [sys.executable, *module, str(self.store), self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | threads, start_new_session=True,
+            env=os.environ | threads,
+            process_group=0,  # killed as a whole; a session of its own would get a smaller share
         )  # fmt: skip
 
     def _feed(self, worker: subprocess.Popen[bytes], task: Task) -> bool:
