@@ -26,8 +26,16 @@ def _own(name):
     return METHODS.get(name).__module__.startswith("cel.")
 
 
+ALWAYS = ("binary_numeric", "mixed", "black_box", "regression", "trees_mixed")
+"""Problems on which every check runs; of the others a seeded part does, see `CEL_SLOW`."""
+
+
+def _tail(names):
+    return [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.slow) for n in names]
+
+
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", _tail(PROBLEMS))
 @pytest.mark.parametrize("method", [m for m in METHODS.names() if _own(m)])
 def test_contract(method, problem, check):
     refusal = _refusal(method, problem)
