@@ -1,5 +1,8 @@
 """A bare name is the publication; every name is a method that can be built with its settings."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,8 @@ from cel.cf_methods.local_methods import CEGP, CEM
 from cel.cf_methods.variants import VARIANTS, method_names, named
 from cel.errors import ConfigError
 from cel.testing.problems import PROBLEMS
+
+ROOT = Path(__file__).parents[2]
 
 PUBLISHED = {
     "wachter": {"solver": "gradient", "loss": "squared_prob"},
@@ -68,6 +73,11 @@ def test_explicit_methods_are_taken_as_they_are():
     given = {"name": "s", "datasets": ["moons"], "methods": {"mine": {"method": "wachter"}}}
     (spec,) = load_suite(given).methods
     assert (spec.method, spec.params) == ("wachter", {})
+
+
+def test_the_docs_name_every_variant_with_its_settings():
+    told = runpy.run_path(str(ROOT / "benchmarks" / "names.py"))["lines"]()
+    assert "\n".join(told) in (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_unknown_names_are_answered_with_a_hint():
