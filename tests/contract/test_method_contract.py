@@ -26,7 +26,7 @@ def _own(name):
     return METHODS.get(name).__module__.startswith("cel.")
 
 
-ALWAYS = ("binary_numeric", "mixed", "black_box", "regression", "trees_mixed")
+ALWAYS = ("mixed", "black_box", "regression")
 """Problems on which every check runs; of the others a seeded part does, see `CEL_SLOW`."""
 
 
