@@ -253,7 +253,7 @@ class Workbench:
         cls = self._class(cell)
         goal, rows = self._asked(target_of(self.suite, cls.scope))
         extra = {"gen_model": given["the density"]} if Need.DENSITY in cls.needs else {}
-        if "levels" in cls.param_names():
+        if Need.DENSITY in cls.needs and "levels" in cls.param_names():
             extra["levels"] = self.levels() if FORKS else copy.deepcopy(self.levels())
         options: dict[str, Any] = {
             "random_state": seed_of(cell.explain_key, "explain"),
