@@ -26,7 +26,7 @@ def _own(name):
     return METHODS.get(name).__module__.startswith("cel.")
 
 
-ALWAYS = ("mixed", "black_box", "regression")
+ALWAYS = ("mixed", "regression")
 """Problems on which every check runs; of the others a seeded part does, see `CEL_SLOW`."""
 
 
