@@ -54,7 +54,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     _copies: ClassVar[int] = 300
-    _test_params: ClassVar[Mapping[str, Any]] = {"samples": 100, "steps": 100}
+    _test_params: ClassVar[Mapping[str, Any]] = {"samples": 100, "steps": 50}
 
     def __init__(
         self,

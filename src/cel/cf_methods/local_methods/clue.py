@@ -77,7 +77,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Antoran et al., ICLR 2021, arXiv:2006.06848"
-    _test_params: ClassVar[dict[str, Any]] = {"steps": 40, "vae_steps": 200}
+    _test_params: ClassVar[dict[str, Any]] = {"steps": 40, "vae_steps": 60}
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Joshi et al., 2019, arXiv:1907.09615"
-    _test_params: ClassVar[dict[str, Any]] = {"steps": 60, "vae_steps": 200}
+    _test_params: ClassVar[dict[str, Any]] = {"steps": 60, "vae_steps": 60}
 
     def __init__(
         self,
