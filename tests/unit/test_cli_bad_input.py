@@ -326,6 +326,8 @@ def test_commands(cel, name):
 @pytest.mark.parametrize("file", ["store", "suite"])
 @pytest.mark.parametrize("command", ["status", "report", "export", "compare", "merge", "run"])
 def test_damaged_run_files_are_named(cel, command, file, how):
+    if (command, file) == ("run", "suite"):
+        pytest.skip("a run writes the suite again; tests/security/test_damage.py")
     folder = f"{file} {how}"
     rest = {"compare": ["--with", "paper"], "merge": ["--out", "m"]}.get(command, [])
     given = ["run", "smoke", "--out", folder] if command == "run" else [command, folder, *rest]

@@ -222,7 +222,8 @@ def test_a_run_without_scores_is_refused(helpers, tmp_path):
     from cel.benchmark import Store
 
     store = Store(tmp_path / "r")
-    store.write_json("suite.json", helpers.suite().to_dict())
+    methods = {"sace": {"method": "sace"}}
+    store.write_json("suite.json", helpers.suite(methods=methods).to_dict())
     with pytest.raises(StoreError, match="no scores yet"):
         write_report(tmp_path / "r")
 
@@ -259,7 +260,7 @@ def test_parts_of_one_suite_complete_each_other(helpers, tmp_path):
 
 
 def test_shipped_scores_make_a_page_of_their_own(tmp_path):
-    run = read_shipped("quick")
+    run = read_shipped("standard")
     assert run.store is None
     assert set(run.cells["state"]) == {"done"}
     assert {"local", "global", "group", "regression"} == set(run.cells["paradigm"])
