@@ -339,10 +339,12 @@ def test_damaged_run_files_are_named(cel, command, file, how):
 
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("command", ["status", "compare"])
-def test_what_is_known_of_methods_is_rebuilt(cel, command, how):
+def test_methods_of_a_stranger_are_not_imported_to_be_described(cel, command, how):
     rest = ["--with", "paper"] if command == "compare" else []
     code, said = cel(command, f"methods {how}", *rest)
-    assert code == 0, said
+    assert code == 2, said
+    assert "methods.json" in said
+    assert "cel run" in said
 
 
 def test_there_are_more_than_a_hundred():

@@ -26,9 +26,9 @@ def win_shares(values: np.ndarray, *, lower_is_better: bool, tie: float = TIE) -
         (k, k) shares, ties counting half; no value loses to any value and ties with none.
         NaN on the diagonal, and everywhere without rows.
 
-    >>> win_shares(np.array([[1.0, 2.0], [1.0, np.nan]]), lower_is_better=True)[0, 1]
+    >>> win_shares(np.array([[1.0, 2.0], [1.0, np.nan]]), lower_is_better=True)[0, 1].item()
     1.0
-    >>> win_shares(np.array([[1.0, 1.0005], [2.0, 1.0]]), lower_is_better=True)[0, 1]
+    >>> win_shares(np.array([[1.0, 1.0005], [2.0, 1.0]]), lower_is_better=True)[0, 1].item()
     0.25
     """
     n, k = values.shape
