@@ -83,7 +83,8 @@ def test_list_loads_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_describe(cel):
+def test_describe(cel, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # wherever the tests run
     code, out, _ = cel("data", "describe", "adult")
     assert code == 0
     assert "CC BY 4.0" in out
