@@ -11,7 +11,7 @@ from torch import Tensor
 from cel.cf_methods.query import Query
 from cel.space import FeatureSpace
 
-__all__ = ["RowCodes", "fit_codes", "half_width"]
+__all__ = ["RowCodes", "codes_of", "fit_codes", "half_width"]
 
 
 class RowCodes:
@@ -83,6 +83,13 @@ def fit_codes(
         device=str(x.device),
     )
     return RowCodes(vae.fit(x.detach().cpu(), space=space))
+
+
+def codes_of(autoencoder: Any, x: Tensor, space: FeatureSpace, **settings: Any) -> RowCodes | None:
+    """Return the codes of an autoencoder that was given, or of one trained by `fit_codes`."""
+    if autoencoder is not None:
+        return RowCodes(autoencoder)
+    return fit_codes(x, space, **settings)
 
 
 def half_width(x: Tensor) -> int:

@@ -50,6 +50,9 @@ def test_linear_models_have_the_rate_that_was_asked_for(rate, deviation):
     margin = (logits[:, 1] - logits[:, 0]).numpy()
     exact = norm.sf(margin / (SIGMA * np.linalg.norm(w)))
     assert (exact <= rate + 0.005).all()
+    told = np.array(result.logs["invalidation_rate"], dtype=float)[result.found]
+    assert (told >= exact - 0.03).all()
+    assert (told <= rate + 0.005).all()
     counted = rates(model, y.numpy(), 4000)
     spread = np.sqrt(exact * (1 - exact) / 4000)
     assert (np.abs(counted - exact) < 4 * spread).all()

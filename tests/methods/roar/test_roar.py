@@ -92,6 +92,9 @@ def test_no_shift_breaks_a_found_row_and_the_worst_one_nearly_does(ball):
     size = np.abs(z).sum(1) if ball == "linf" else np.linalg.norm(z, axis=1)
     worst = y @ w + b - delta * size
     assert (worst >= 0).all()
+    told = np.array(result.logs["robust_margin"], dtype=float)
+    np.testing.assert_allclose(told[result.found], worst, atol=1e-5)
+    assert np.isnan(told[~result.found]).all()
     assert np.median(worst) < 1e-3, "answers go no farther than the worst shift asks for"
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import RowCodes, fit_codes
+from cel.cf_methods.row_codes import codes_of
 from cel.protocols import Need
 from cel.search.shells import grow_shells
 
@@ -88,13 +88,9 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         spread = x[:, numeric].std(0, unbiased=False)
         self.unit_ = torch.ones_like(x[0])
         self.unit_[numeric] = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
-        self.codes_: RowCodes | None
-        if self.autoencoder is not None:
-            self.codes_ = RowCodes(self.autoencoder)
-            return
-        self.codes_ = fit_codes(
-            train.x, self.space_, latent=self.latent, hidden=self.hidden, steps=self.steps,
-            batch_size=self.batch_size_vae, lr=self.lr, beta=self.kl_weight,
+        self.codes_ = codes_of(
+            self.autoencoder, train.x, self.space_, latent=self.latent, hidden=self.hidden,
+            steps=self.steps, batch_size=self.batch_size_vae, lr=self.lr, beta=self.kl_weight,
             seed=self.random_state,
         )  # fmt: skip
 

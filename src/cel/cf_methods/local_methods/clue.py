@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import RowCodes, fit_codes, half_width
+from cel.cf_methods.row_codes import codes_of, half_width
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
@@ -121,14 +121,10 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
         with torch.no_grad():
             uncertain = self._uncertainty(ModelView(self.model), train.x)
         self.level_ = float(torch.quantile(uncertain, self.level))
-        self.codes_: RowCodes | None
-        if self.autoencoder is not None:
-            self.codes_ = RowCodes(self.autoencoder)
-            return
-        self.codes_ = fit_codes(
-            train.x, self.space_, latent=self.latent or half_width(train.x), hidden=self.hidden,
-            steps=self.vae_steps, batch_size=self.vae_batch, lr=self.vae_lr,
-            beta=self.kl_weight, seed=self.random_state,
+        self.codes_ = codes_of(
+            self.autoencoder, train.x, self.space_, latent=self.latent or half_width(train.x),
+            hidden=self.hidden, steps=self.vae_steps, batch_size=self.vae_batch,
+            lr=self.vae_lr, beta=self.kl_weight, seed=self.random_state,
         )  # fmt: skip
 
     def _uncertainty(self, model: ModelView, x: Tensor) -> Tensor:

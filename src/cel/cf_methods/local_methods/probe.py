@@ -106,9 +106,8 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
             if not len(todo) or query.budget.expired:
                 break
             depth[todo] = torch.where(depth[todo] > 0.05, depth[todo] * GROWTH, 0.1)
-        known = rate[~rate.isnan()]
-        logs = {"invalidation_rate": float(known.max()) if len(known) else None}
-        return Answer(x=x, infeasible=infeasible, logs=logs)
+        told = [None if math.isnan(r) else r for r in rate.tolist()]
+        return Answer(x=x, infeasible=infeasible, row_logs={"invalidation_rate": told})
 
     def _solve(self, query: Query, depth: Tensor) -> Answer:
         margins = noisy_margins(query, math.sqrt(self.variance), depth)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import RowCodes, fit_codes, half_width
+from cel.cf_methods.row_codes import codes_of, half_width
 from cel.cf_methods.tangent.margins import class_margin
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge
@@ -87,14 +87,10 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "lam", "vae_lr", "kl_weight", zero=True)
 
     def _fit(self, train: TrainRows) -> None:
-        self.codes_: RowCodes | None
-        if self.autoencoder is not None:
-            self.codes_ = RowCodes(self.autoencoder)
-            return
-        self.codes_ = fit_codes(
-            train.x, self.space_, latent=self.latent or half_width(train.x), hidden=self.hidden,
-            steps=self.vae_steps, batch_size=self.vae_batch, lr=self.vae_lr,
-            beta=self.kl_weight, seed=self.random_state,
+        self.codes_ = codes_of(
+            self.autoencoder, train.x, self.space_, latent=self.latent or half_width(train.x),
+            hidden=self.hidden, steps=self.vae_steps, batch_size=self.vae_batch,
+            lr=self.vae_lr, beta=self.kl_weight, seed=self.random_state,
         )  # fmt: skip
 
     def _explain(self, query: Query) -> Answer:

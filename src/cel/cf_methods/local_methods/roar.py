@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal, Unpack
 
 import torch
@@ -95,9 +96,10 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
             restarts(known_rows(self.train_, self.restarts), self.steps),
         ]
         answer = climb(problem, rungs, exact=linear or not self.delta)
-        found = ~answer.x.isnan().any(1)
-        with torch.no_grad():
-            rows = found.nonzero()[:, 0]
-            worst = margins(answer.x[rows], rows).amin(1) if len(rows) else answer.x[rows, 0]
-        logs = {"robust_margin": float(worst.min()) if len(rows) else None, "delta": self.delta}
-        return Answer(x=answer.x, infeasible=answer.infeasible, logs=logs)
+        rows = (~answer.x.isnan().any(1)).nonzero()[:, 0]
+        worst = torch.full_like(query.x[:, 0], torch.nan)
+        if len(rows):
+            with torch.no_grad():
+                worst[rows] = margins(answer.x[rows], rows).amin(1)
+        told = [None if math.isnan(m) else m for m in worst.tolist()]
+        return Answer(x=answer.x, infeasible=answer.infeasible, row_logs={"robust_margin": told})

@@ -101,6 +101,8 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
                     mine = won[numbers]
                     proof[numbers[mine]] = np.asarray(answer.proof)[mine]
         infeasible &= ~found.ok
+        kept = torch.as_tensor(proof != Proof.NONE.value).to(found.ok.device)
+        bound = torch.where(kept, bound, torch.nan)  # another stage's answer, another bound
         return Answer(
             x=found.x,
             infeasible=infeasible,
