@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 def _drill_methods_can_be_imported(monkeypatch):
     """Workers are processes of their own; they find the drill methods by PYTHONPATH."""
     monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        "PYTHONPATH", os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     )
     monkeypatch.syspath_prepend(str(HERE))
     yield

@@ -212,7 +212,9 @@ def test_shipped_baselines_stand_beside_the_run(helpers, run, tmp_path, monkeypa
 
 def test_command(helpers, tmp_path):
     _small_run(helpers, tmp_path / "r")
-    done = CliRunner().invoke(app, ["report", str(tmp_path / "r"), "-o", str(tmp_path / "out")])
+    asked = ["report", str(tmp_path / "r"), "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, ["-q", *asked]).output == ""
+    done = CliRunner().invoke(app, asked)  # quiet was for that call alone
     assert done.exit_code == 0, done.output
     assert "works offline" in done.output
     assert (tmp_path / "out" / "index.html").exists()

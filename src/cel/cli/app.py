@@ -61,7 +61,7 @@ def _root(
     ] = False,
 ) -> None:
     """Counterfactual explanations: datasets, methods and one controlled benchmark."""
-    set_level(quiet=quiet, verbose=verbose)
+    set_level(quiet=quiet, verbose=verbose, reset=True)
 
 
 def main() -> None:

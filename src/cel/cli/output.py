@@ -21,10 +21,10 @@ PIPED_WIDTH = 200  # of tables that go into a file, unless COLUMNS says otherwis
 _LEVEL = {"now": 0}  # -1 quiet, 0 usual, 1 verbose
 
 
-def set_level(*, quiet: bool = False, verbose: bool = False) -> None:
-    """Choose how much is said; what is neither quiet nor verbose stays as it was."""
-    if quiet or verbose:
-        _LEVEL["now"] = -1 if quiet else 1
+def set_level(*, quiet: bool = False, verbose: bool = False, reset: bool = False) -> None:
+    """Choose how much is said; what is neither quiet nor verbose stays as it was, or starts anew."""
+    if quiet or verbose or reset:
+        _LEVEL["now"] = -1 if quiet else int(verbose)
 
 
 def level() -> int:
