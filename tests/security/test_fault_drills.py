@@ -43,7 +43,9 @@ def wanted(plan, tmp_path_factory):
     here = str(Path(__file__).parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(here)
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+        )
         assert run(plan, folder).complete
     return (folder / "scores.parquet").read_bytes()
 

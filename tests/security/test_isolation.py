@@ -37,7 +37,9 @@ def calm(suite, tmp_path_factory):
     folder = tmp_path_factory.mktemp("calm") / "r"
     with pytest.MonkeyPatch.context() as patch:
         here = str(Path(__file__).parent)
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+        )
         summary = run(suite | {"methods": _named()}, folder)
     assert summary.done == summary.total == 2
     return _scores(folder)

@@ -22,7 +22,7 @@ _LEVEL = {"now": 0}  # -1 quiet, 0 usual, 1 verbose
 
 
 def set_level(*, quiet: bool = False, verbose: bool = False, reset: bool = False) -> None:
-    """Choose how much is said; what is neither quiet nor verbose stays as it was, or starts anew."""
+    """Choose how much is said; neither quiet nor verbose leaves it as it was, or resets it."""
     if quiet or verbose or reset:
         _LEVEL["now"] = -1 if quiet else int(verbose)
 
