@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark import collect, open_run
-from cel.benchmark.compare import compare_with_paper, verdict_counts
 from cel.benchmark.experiments import DERIVED, experiment_scores, experiments
 from cel.benchmark.shipped import shipped_table
+from cel.benchmark.side_by_side import compare_with_paper, verdict_counts
 from cel.benchmark.verdicts import placebo
 
 

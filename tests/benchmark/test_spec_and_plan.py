@@ -23,7 +23,7 @@ def test_packaged_suites_are_complete(name):
 
 
 def test_paper_suite_has_every_printed_cell():
-    from cel.benchmark.compare import paper_results
+    from cel.benchmark.side_by_side import paper_results
 
     cells = {(c.dataset, c.model, c.method.label) for c in make_plan(load_suite("paper")).cells}
     printed = paper_results()

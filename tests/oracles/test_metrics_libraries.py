@@ -21,7 +21,7 @@ from torch import nn
 from cel.metrics import Evaluation, MetricsOrchestrator
 from cel.metrics._gower import gower_matrix
 from cel.metrics.example import ExampleModel, example_context, example_space
-from cel.metrics.weights import linear_layers, worst_margin
+from cel.metrics.weight_changes import linear_layers, worst_margin
 from cel.protocols import Task
 from cel.result import EvaluationContext, ExplanationResult
 from cel.space import FeatureSpace

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import cel
 from cel.benchmark import Store, collect, open_run, run
 from cel.benchmark.collect import cell_table, versions_of
-from cel.benchmark.compare import compare_runs
+from cel.benchmark.side_by_side import compare_runs
 from cel.errors import CelError, StoreError
 from cel.models import MODELS, load_model
 from cel.report import write_report
@@ -122,9 +122,9 @@ def test_infinite_settings_reach_the_report(copy):
     suite["metric_params"] = {"lof": {"a": float("inf"), "b": float("nan")}}
     (copy / "suite.json").write_text(json.dumps(suite))
     run_data = read_run(copy)
-    from cel.report.data import page_data
     from cel.report.html import page_html
-    from cel.report.tables import paper_tables
+    from cel.report.page_data import page_data
+    from cel.report.paper_tables import paper_tables
 
     page = page_html(page_data(run_data, paper_tables(run_data.scores, run_data.cells)))
     assert '"a":"inf"' in page

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cel.report.data import page_data
 from cel.report.html import page_html
+from cel.report.page_data import page_data
+from cel.report.paper_tables import paper_tables
 from cel.report.source import read_run
-from cel.report.tables import paper_tables
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next((p for n in ("chromium", "chromium-browser") if (p := shutil.which(n))), None)

@@ -212,7 +212,7 @@ def test_maps_by_label_have_no_prototype():
 
 def test_long_labels_are_cut_where_they_are_titles():
     """A label of 10,000 characters made a page 76,649 pixels wide."""
-    from cel.report.catalogue import dataset_title, method_title
+    from cel.report.appearance import dataset_title, method_title
 
     assert len(method_title("x" * 10_000)) <= 60
     assert len(dataset_title("y" * 10_000)) <= 60

@@ -24,7 +24,7 @@ from cel.models.generative.flows.bijections import Affine, Shift, Spline
 from cel.models.generative.flows.masked import MaskedNet, autoregressive_degrees, coupling_degrees
 from cel.models.generative.flows.tails import draw_latent, log_latent
 from cel.models.generative.mixed.categorical import CategoricalNet
-from cel.models.generative.mixed.choices import Choices
+from cel.models.generative.mixed.columns import Choices
 from cel.models.generative.noise import normal_bank
 from cel.models.training.stack import Stack
 from cel.space import Feature, FeatureSpace

@@ -158,7 +158,7 @@ def test_bootstrap_brackets_the_value_and_is_seeded(result):
 def test_bootstrap_of_a_mean_has_the_normal_width():
     random = np.random.default_rng(0)
     values = random.normal(size=2000)
-    from cel.metrics.intervals import bootstrap_interval
+    from cel.metrics.bootstrap import bootstrap_interval
 
     low, high = bootstrap_interval(values, level=0.95, n=2000, seed=0)
     assert high - low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(2000), rel=0.1)

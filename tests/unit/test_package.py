@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,19 @@ def test_the_wheel_has_everything(installed, tmp_path):
     other = _run(
         installed,
         "from cel.benchmark import load_suite, packaged_suites as p\n"
-        "from cel.benchmark.compare import paper_results\n"
+        "from cel.benchmark.side_by_side import paper_results\n"
         "print([load_suite(s).name for s in p()], len(paper_results()))",
         tmp_path,
     )
     assert "['paper', 'quick', 'smoke', 'standard'] 2790" in other.stdout, other.stderr
+
+
+def test_file_and_class_names_have_one_meaning():
+    """`base.py` is the base class of its package; NICE names a flow and a method in their papers."""
+    root = Path(cel.__file__).parent
+    files = Counter(p.name for p in root.rglob("*.py"))
+    twice = {name for name, n in files.items() if n > 1} - {"__init__.py", "base.py"}
+    assert not twice, f"files of the same name: {sorted(twice)}"
+    defined = (re.findall(r"^class (\w+)", p.read_text(), re.M) for p in root.rglob("*.py"))
+    classes = Counter(name for names in defined for name in names)
+    assert {name for name, n in classes.items() if n > 1} == {"NICE"}

@@ -15,12 +15,12 @@ from cel.benchmark.row_scores import common_table, read_rows
 from cel.cli import app
 from cel.errors import ConfigError, StoreError
 from cel.report import source, write_report
+from cel.report.by_group import GroupOutcomes
 from cel.report.drilldown import ROWS, Sample, encode_samples, stored_results
 from cel.report.gathered import gather_runs, read_shipped
 from cel.report.html import page_html
-from cel.report.recourse import GroupOutcomes
+from cel.report.paper_tables import BASELINE
 from cel.report.source import read_run
-from cel.report.tables import BASELINE
 from cel.result import ExplanationResult
 from cel.space.distances import gower
 
@@ -194,7 +194,7 @@ def test_shipped_baselines_stand_beside_the_run(helpers, run, tmp_path, monkeypa
     helpers.make_run(tmp_path / "r", **options)
     path = tmp_path / "quick.parquet"
     shipped.to_parquet(path)
-    monkeypatch.setattr("cel.report.tables.baseline_path", lambda _: path)
+    monkeypatch.setattr("cel.report.paper_tables.baseline_path", lambda _: path)
     monkeypatch.setattr(source, "baseline_path", lambda _: path)
     data = read_run(tmp_path / "r")
     assert set(data.scores.loc[data.scores["source"] == "run", "method"]) == {"mine"}

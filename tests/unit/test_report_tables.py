@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from cel.benchmark import summarise
-from cel.report import tables
-from cel.report.catalogue import COLOURS
+from cel.report import paper_tables as tables
+from cel.report.appearance import COLOURS
 from cel.report.paper_latex import tables_to_latex
-from cel.report.tables import BASELINE, paper_tables, with_baselines
+from cel.report.paper_tables import BASELINE, paper_tables, with_baselines
 
 METRICS = ("coverage", "success", "sparsity_encoded", "log_density", "lof", "time_s")
 

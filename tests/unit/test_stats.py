@@ -6,7 +6,7 @@ import pytest
 import scikit_posthocs
 from scipy import stats
 
-from cel.metrics.intervals import bootstrap_interval
+from cel.metrics.bootstrap import bootstrap_interval
 from cel.metrics.significance import (
     critical_difference,
     holm,

@@ -16,7 +16,7 @@ from cel.models.layers import Linear, Network
 from cel.models.regressors import MLPRegressor
 from cel.models.training.loop import Job, Outcome, seeded, train
 from cel.models.training.many import fit_many
-from cel.models.training.row_pool import Pool
+from cel.models.training.row_pool import RowPool
 from cel.models.training.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, Schedule
 from cel.models.training.stack import Stack
 
@@ -215,7 +215,7 @@ def test_models_of_a_stack_stop_on_their_own():
 
 def test_pool_shares_equal_tables_and_pads_short_ones():
     x, y = torch.arange(10.0)[:, None], torch.arange(10)
-    pool = Pool([(x, y), (x, y), (x[:8], y[:8])], stacked=True)
+    pool = RowPool([(x, y), (x, y), (x[:8], y[:8])], stacked=True)
     assert len(pool.tensors[0]) == 18  # the slice has other rows than the whole
     index = pool.ordered([0, 1, 2])
     assert index.shape == (3, 10)

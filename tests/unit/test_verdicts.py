@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from cel.benchmark import load_suite
-from cel.benchmark.compare import compare_with_paper, paper_results
 from cel.benchmark.experiments import DERIVED, experiments
 from cel.benchmark.preflight import check_settings
+from cel.benchmark.side_by_side import compare_with_paper, paper_results
 from cel.benchmark.verdicts import placebo, verdicts
 from cel.errors import ConfigError
 

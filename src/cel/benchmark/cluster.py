@@ -9,7 +9,7 @@ from typing import Any
 
 from cel.benchmark.apart import MAX_REASON, shortened
 from cel.benchmark.supervisor import Supervisor
-from cel.benchmark.tasks import Task
+from cel.benchmark.tasks import WorkItem
 from cel.errors import ClusterError, MissingDependencyError
 
 __all__ = ["run_on_dask", "run_task"]
@@ -22,12 +22,12 @@ def run_task(task: dict[str, Any], store: str, device: str) -> list[dict[str, An
     memory = task["suite"]["limits"]["memory_mb"]
     Supervisor(
         root, memory_mb=memory, device=device, report=events.append, log=root / "workers.log"
-    ).run([Task(**task)])
+    ).run([WorkItem(**task)])
     return events
 
 
 def run_on_dask(
-    tasks: list[Task],
+    tasks: list[WorkItem],
     store: Path,
     address: str | None,
     jobs: int,
@@ -54,7 +54,7 @@ def run_on_dask(
 
 
 def _send(
-    tasks: list[Task],
+    tasks: list[WorkItem],
     store: Path,
     where: Any,
     device: str,
@@ -91,7 +91,7 @@ class _ReportError(Exception):
 
 def _gather(
     client: Any,
-    tasks: list[Task],
+    tasks: list[WorkItem],
     store: Path,
     device: str,
     report: Callable[[dict[str, Any]], None],

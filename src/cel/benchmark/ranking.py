@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cel.metrics import METRICS
-from cel.metrics.intervals import bootstrap_interval
+from cel.metrics.bootstrap import bootstrap_interval
 from cel.metrics.rowwise import ranks_from_wins
 from cel.metrics.significance import rank_methods, units_needed
 

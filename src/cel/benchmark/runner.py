@@ -22,7 +22,7 @@ from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
-from cel.benchmark.tasks import Task
+from cel.benchmark.tasks import WorkItem
 from cel.errors import CelError, ConfigError, StoreError
 
 __all__ = ["RunSummary", "open_run", "pending_tasks", "run"]
@@ -152,7 +152,7 @@ def _known_facts(store: Store) -> dict[str, MethodFacts]:
         return {}
 
 
-def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> list[Task]:
+def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> list[WorkItem]:
     """Return the blocks with open cells; damaged entries count as open."""
     tasks = []
     plain = plan.suite.to_dict()
@@ -165,7 +165,7 @@ def pending_tasks(plan: Plan, store: Store, *, retry_failed: bool = False) -> li
                 continue
             cells.append(cell.score_key)
         if cells:
-            tasks.append(Task(plain, block.dataset, block.fold, block.model, cells))
+            tasks.append(WorkItem(plain, block.dataset, block.fold, block.model, cells))
     return tasks
 
 

@@ -14,12 +14,12 @@ from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import Workbench, model_folder, model_key, model_stages
 from cel.benchmark.store import Store
-from cel.benchmark.tasks import Task
+from cel.benchmark.tasks import WorkItem
 
 __all__ = ["stacks", "train_together"]
 
 
-def stacks(plan: Plan, store: Store) -> list[Task]:
+def stacks(plan: Plan, store: Store) -> list[WorkItem]:
     """Return one task per dataset of which two or more blocks of the plan lack a model."""
     waiting: dict[str, list[str]] = {}
     for block in plan.blocks:
@@ -27,7 +27,9 @@ def stacks(plan: Plan, store: Store) -> list[Task]:
         if not all(store.has(model_folder(s), model_key(block, s)) for s in stages):
             waiting.setdefault(block.dataset, []).append(block.density_key)
     plain = plan.suite.to_dict()
-    return [Task(plain, d, None, None, [], keys) for d, keys in waiting.items() if len(keys) > 1]
+    return [
+        WorkItem(plain, d, None, None, [], keys) for d, keys in waiting.items() if len(keys) > 1
+    ]
 
 
 def train_together(

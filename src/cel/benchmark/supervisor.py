@@ -23,7 +23,7 @@ from cel.benchmark.processes import (
     tree_mb,
     usable_cores,
 )
-from cel.benchmark.tasks import Task
+from cel.benchmark.tasks import WorkItem
 
 __all__ = ["Supervisor"]
 
@@ -80,12 +80,12 @@ class Supervisor:
         self.store, self.jobs, self.memory_mb = store, jobs, memory_mb
         self.device, self.log = device, log
         self._report, self._lock = report, threading.Lock()
-        self._queue: queue.Queue[Task] = queue.Queue()
+        self._queue: queue.Queue[WorkItem] = queue.Queue()
         self._open = 0
         self._error: Exception | None = None
         self._stop = threading.Event()
 
-    def run(self, tasks: list[Task]) -> None:
+    def run(self, tasks: list[WorkItem]) -> None:
         """Do all tasks; a KeyboardInterrupt ends the workers and is passed on.
 
         An error in a serving thread (a full disk, a bug) also ends the workers and is raised here:
@@ -110,7 +110,7 @@ class Supervisor:
         if self._error is not None:
             raise self._error
 
-    def _put(self, task: Task) -> None:
+    def _put(self, task: WorkItem) -> None:
         with self._lock:
             self._open += 1
         self._queue.put(task)
@@ -152,7 +152,7 @@ class Supervisor:
             process_group=0,  # killed as a whole; a session of its own would get a smaller share
         )  # fmt: skip
 
-    def _feed(self, worker: subprocess.Popen[bytes], task: Task) -> bool:
+    def _feed(self, worker: subprocess.Popen[bytes], task: WorkItem) -> bool:
         """Give a task to a worker and follow it; return whether the worker can take another."""
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -204,14 +204,14 @@ class Supervisor:
         with self._lock, open(self.log, "ab") as file:
             file.write(printed[: max(MAX_LOG - file.tell(), 0)])
 
-    def _possible(self, event: dict[str, Any], task: Task) -> bool:
+    def _possible(self, event: dict[str, Any], task: WorkItem) -> bool:
         """Tell whether an event can be true of the task."""
         seconds = event.get("seconds", 0)
         if not isinstance(seconds, int | float):
             return False
         return event["event"] not in ("done", "skip", "fail") or event["key"] in task.cells
 
-    def _follow(self, event: dict[str, Any], task: Task, watch: _Watch) -> bool:
+    def _follow(self, event: dict[str, Any], task: WorkItem, watch: _Watch) -> bool:
         """Note what the worker says; return True when it is idle again."""
         kind = event["event"]
         if kind == "start":
@@ -240,7 +240,7 @@ class Supervisor:
     def _lost(
         self,
         worker: subprocess.Popen[bytes],
-        task: Task,
+        task: WorkItem,
         watch: _Watch,
         reason: str,
         how: str = "",
@@ -268,7 +268,7 @@ class Supervisor:
             self._put(task)
         return False
 
-    def _lose(self, task: Task, keys: list[str], about: dict[str, Any]) -> None:
+    def _lose(self, task: WorkItem, keys: list[str], about: dict[str, Any]) -> None:
         """Report cells as failed; a stack that fails leaves its models to the blocks."""
         about = {"label": task.label, **about}
         for key in keys:

@@ -9,11 +9,11 @@ from typing import Any
 
 import cel
 
-__all__ = ["Task"]
+__all__ = ["WorkItem"]
 
 
 @dataclass
-class Task:
+class WorkItem:
     """The open cells of one block; without fold and model, the models of several blocks."""
 
     suite: dict[str, Any]

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cel.cli import data, listing, stores
+from cel.cli import data_commands as data
+from cel.cli import listing, stores
 from cel.cli.compare import compare
 from cel.cli.output import errors, level, set_level
 from cel.cli.report import report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cel.cli.output import JSON, console, notes, print_json
-from cel.cli.tables import show_table
+from cel.cli.plain_table import show_table
 from cel.errors import ConfigError, StoreError
 from cel.paths import write_text
 from cel.registry import did_you_mean
@@ -62,7 +62,7 @@ def compare(
     as_json: bool = JSON,
 ) -> None:
     """Put cells side by side with noise-aware verdicts."""
-    from cel.benchmark.compare import verdict_counts
+    from cel.benchmark.side_by_side import verdict_counts
 
     table, per = _side_by_side(runs, other, tried, jobs)
     for column, chosen in (
@@ -98,8 +98,8 @@ def _side_by_side(
     runs: list[Path], other: str | None, tried: bool, jobs: int
 ) -> tuple[pd.DataFrame, str]:
     from cel.benchmark import collect, open_run
-    from cel.benchmark.compare import compare_runs, compare_with_paper
     from cel.benchmark.experiments import experiment_scores, run_experiments
+    from cel.benchmark.side_by_side import compare_runs, compare_with_paper
 
     if other is not None and other != "paper" and (Path(other) / "store.json").exists():
         runs, other = [*runs, Path(other)], None

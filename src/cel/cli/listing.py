@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cel.cli.output import console, print_json
-from cel.cli.tables import show_table
+from cel.cli.plain_table import show_table
 from cel.errors import ConfigError
 from cel.registry import look_in
 

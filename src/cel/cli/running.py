@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from cel.cli.output import console, errors, level, notes, print_json, set_level
-from cel.cli.tables import show_table
+from cel.cli.plain_table import show_table
 from cel.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from cel.cli.output import JSON, console, notes, print_json
-from cel.cli.tables import show_table
+from cel.cli.plain_table import show_table
 from cel.errors import ConfigError, StoreError
 from cel.paths import replacing, write_text
 from cel.registry import did_you_mean

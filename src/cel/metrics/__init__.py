@@ -13,12 +13,12 @@ from cel.metrics import (
     proximity,
     retraining,
     robustness,
+    rule_counts,
     timing,
-    units,
-    weights,
+    weight_changes,
 )
-from cel.metrics.base import METRICS, Cell, Metric, Score, metric
-from cel.metrics.compare import compare, pareto
+from cel.metrics.base import METRICS, Metric, Noted, Score, metric
+from cel.metrics.comparison import compare, pareto
 from cel.metrics.evaluation import Evaluation
 from cel.metrics.orchestrator import MetricsOrchestrator
 from cel.metrics.references import References
@@ -37,16 +37,16 @@ _REGISTERED = (
     retraining,
     robustness,
     timing,
-    units,
-    weights,
+    rule_counts,
+    weight_changes,
 )  # imported so that their metrics are known by name
 
 __all__ = [
     "METRICS",
-    "Cell",
     "Evaluation",
     "Metric",
     "MetricsOrchestrator",
+    "Noted",
     "References",
     "Score",
     "Scores",
@@ -55,3 +55,9 @@ __all__ = [
     "packaged_suites",
     "pareto",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Cell":  # its earlier name
+        return Noted
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from cel.registry import Registry, did_you_mean
 if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
 
-__all__ = ["METRICS", "NEEDS", "Cell", "Metric", "Score", "metric"]
+__all__ = ["METRICS", "NEEDS", "Metric", "Noted", "Score", "metric"]
 
 Better = Literal["higher", "lower", "none"]
 Rows = Literal["explained", "candidates", "found", "cell"]
@@ -43,7 +43,7 @@ EMPTY = {
 ARROWS = {"higher": "↑", "lower": "↓", "none": " "}
 
 
-class Cell(NamedTuple):
+class Noted(NamedTuple):
     """One value for all rows together, with a remark on how it came about."""
 
     value: float
@@ -77,7 +77,7 @@ class Metric:
 
     Attributes:
         name: registry name.
-        function: maps an `Evaluation` of n selected rows to (n,) values, a number or a `Cell`.
+        function: maps an `Evaluation` of n selected rows to (n,) values, a number or a `Noted`.
         better: "higher", "lower" or "none".
         unit: unit of the value.
         rows: rows it looks at; "cell" for values of the whole run, such as times.
@@ -150,7 +150,7 @@ class Metric:
             self._refuse(view)
             found = self.function(view, **params)
         except (MissingInputError, UnsupportedError) as missing:
-            found = Cell(math.nan, str(missing))
+            found = Noted(math.nan, str(missing))
         return self._collect(found, name or self.name, view.positions)
 
     def _refuse(self, view: Evaluation) -> None:
@@ -164,8 +164,8 @@ class Metric:
                 raise MissingInputError(f"needs {NEEDS[need]}")
 
     def _collect(self, found: Any, name: str, positions: np.ndarray) -> Score:
-        if isinstance(found, Cell) or np.ndim(found) == 0:
-            cell = found if isinstance(found, Cell) else Cell(float(found))
+        if isinstance(found, Noted) or np.ndim(found) == 0:
+            cell = found if isinstance(found, Noted) else Noted(float(found))
             return Score(
                 name=name, metric=self, value=cell.value, positions=positions, reason=cell.note
             )

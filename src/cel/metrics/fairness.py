@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cel.errors import ConfigError, MissingInputError
-from cel.metrics.base import METRICS, Cell, metric
+from cel.metrics.base import METRICS, Noted, metric
 from cel.space.feature import Feature
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _labels(ev: Evaluation, feature: Feature) -> np.ndarray:
     return np.where(x[:, 0] <= middle, f"<= {middle:.3g}", f"> {middle:.3g}")
 
 
-def _gap(ev: Evaluation, values: np.ndarray, labels: np.ndarray, min_rows: int) -> Cell:
+def _gap(ev: Evaluation, values: np.ndarray, labels: np.ndarray, min_rows: int) -> Noted:
     """Largest difference between group means."""
     groups, member = np.unique(labels, return_inverse=True)
     known = ~np.isnan(values)
@@ -63,17 +63,17 @@ def _gap(ev: Evaluation, values: np.ndarray, labels: np.ndarray, min_rows: int) 
     use = (size >= max(min_rows, 1)) & (groups != "")
     if use.sum() < 2:
         told = ", ".join(f"{g or 'unknown'}: {n}" for g, n in zip(groups, size, strict=True))
-        return Cell(np.nan, f"needs two groups of {min_rows} rows, got {told or 'none'}")
+        return Noted(np.nan, f"needs two groups of {min_rows} rows, got {told or 'none'}")
     means = total[use] / size[use]
     told = ", ".join(f"{g} {m:.3g}" for g, m in zip(groups[use], means, strict=True))
-    return Cell(float(means.max() - means.min()), told)
+    return Noted(float(means.max() - means.min()), told)
 
 
-def _largest(gaps: dict[str, Cell]) -> Cell:
+def _largest(gaps: dict[str, Noted]) -> Noted:
     """The largest gap over the attributes, with its groups; NaN when no attribute has one."""
     told = "; ".join(f"{name}: {gap.note}" for name, gap in gaps.items())
     known = [gap.value for gap in gaps.values() if not np.isnan(gap.value)]
-    return Cell(max(known, default=np.nan), told)
+    return Noted(max(known, default=np.nan), told)
 
 
 def _cost(ev: Evaluation, name: str) -> np.ndarray:
@@ -102,7 +102,7 @@ def cost_gap(
     feature: str | None = None,
     by: By = "each",
     min_rows: int = 10,
-) -> Cell:
+) -> Noted:
     """Largest difference between the mean costs of protected groups."""
     values = _cost(ev, cost)
     groups = protected_groups(ev, feature, by)
@@ -121,7 +121,7 @@ def cost_gap(
 )
 def effectiveness_gap(
     ev: Evaluation, feature: str | None = None, by: By = "each", min_rows: int = 10
-) -> Cell:
+) -> Noted:
     """Largest difference between the success rates of protected groups."""
     values = ev.result.found[ev.positions].astype(np.float64)
     groups = protected_groups(ev, feature, by)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cel.metrics.checks import check
 from cel.metrics.evaluation import Evaluation
 from cel.metrics.references import References
+from cel.metrics.refusals import check
 from cel.metrics.scores import Scores
 from cel.metrics.suites import Choice, Entry, choose, read_suite
 from cel.result import EvaluationContext, ExplanationResult

@@ -10,7 +10,7 @@ import numpy as np
 
 from cel.errors import ConfigError
 from cel.metrics.base import Score
-from cel.metrics.intervals import bootstrap_interval
+from cel.metrics.bootstrap import bootstrap_interval
 from cel.registry import did_you_mean
 
 if TYPE_CHECKING:

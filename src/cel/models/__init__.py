@@ -12,9 +12,9 @@ if TYPE_CHECKING:
         MODELS,
         ClassifierPytorchMixin,
         GenerativePytorchMixin,
-        Options,
         PytorchBase,
         RegressionPytorchMixin,
+        TrainOptions,
         load_model,
     )
     from cel.models.training.many import fit_many
@@ -23,7 +23,7 @@ _HOMES = {
     "MODELS": "base",
     "ClassifierPytorchMixin": "base",
     "GenerativePytorchMixin": "base",
-    "Options": "base",
+    "TrainOptions": "base",
     "PytorchBase": "base",
     "RegressionPytorchMixin": "base",
     "SurrogateModel": "adapters",
@@ -38,10 +38,10 @@ __all__ = [
     "MODELS",
     "ClassifierPytorchMixin",
     "GenerativePytorchMixin",
-    "Options",
     "PytorchBase",
     "RegressionPytorchMixin",
     "SurrogateModel",
+    "TrainOptions",
     "WrappedModel",
     "fit_many",
     "fit_surrogate",
@@ -51,6 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "Options":  # its earlier name
+        name = "TrainOptions"
     if name in _HOMES:
         return getattr(import_module(f"cel.models.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ writes `_build(n_in, n_out) -> nn.Module`; the rest is inherited:
     class MyClassifier(ClassifierPytorchMixin, PytorchBase):
         name = "mine"
 
-        def __init__(self, *, width: int = 8, **options: Unpack[Options]) -> None:
+        def __init__(self, *, width: int = 8, **options: Unpack[TrainOptions]) -> None:
             super().__init__(**options)
             self.width = width
 
@@ -20,15 +20,15 @@ from cel.models.densities import GenerativePytorchMixin
 from cel.models.estimator import PytorchBase
 from cel.models.mixins import ClassifierPytorchMixin, RegressionPytorchMixin
 from cel.models.names import MODELS
-from cel.models.options import Options
 from cel.models.storage import load_model
+from cel.models.train_options import TrainOptions
 
 __all__ = [
     "MODELS",
     "ClassifierPytorchMixin",
     "GenerativePytorchMixin",
-    "Options",
     "PytorchBase",
     "RegressionPytorchMixin",
+    "TrainOptions",
     "load_model",
 ]

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import DataError
-from cel.preprocessing.checks import check_columns
+from cel.preprocessing.category_codes import has_labels
 from cel.preprocessing.encoding import Encoding
+from cel.preprocessing.frame_checks import check_columns
 from cel.preprocessing.imputer import companions
-from cel.preprocessing.labels import has_labels
 from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.preprocessing.readable import readable_rows
 from cel.preprocessing.schema import to_array
-from cel.preprocessing.settling import Bounds, RawRelation, keep_relations
+from cel.preprocessing.settling import NumberRules, RawRelation, keep_relations
 from cel.preprocessing.table_cells import equal_cells, put_cells
 from cel.space import Feature, FeatureSpace
 
@@ -178,11 +178,11 @@ class GivenRows:
         return np.asarray(np.where(moved[:, self.owner], codes, self.x[rows]))
 
     @cached_property
-    def _bounds(self) -> dict[str, Bounds]:
+    def _bounds(self) -> dict[str, NumberRules]:
         sheet = self.encoding.sheet
         decimals = {} if sheet is None else sheet.decimals
         space = self.encoding.space or self.pipeline.space_
-        return Bounds.of(self.pipeline, space, self.frame, decimals)
+        return NumberRules.of(self.pipeline, space, self.frame, decimals)
 
     @cached_property
     def _relations(self) -> list[RawRelation]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cel.errors import ConfigError
 from cel.preprocessing.affine import laid_out
-from cel.preprocessing.labels import MISSING, has_labels
+from cel.preprocessing.category_codes import MISSING, has_labels
 from cel.preprocessing.step import STEPS, Columns, Step
 from cel.space import Feature, FeatureSpace
 

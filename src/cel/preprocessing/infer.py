@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import ConfigError, DataError
-from cel.preprocessing.checks import check_numbers
+from cel.preprocessing.frame_checks import check_numbers
 from cel.preprocessing.numbers import encode_numbers
 from cel.registry import did_you_mean
 from cel.space import Constraint, Direction, Feature, FeatureSpace

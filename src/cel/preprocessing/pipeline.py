@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import ConfigError, DataError, NotFittedError
-from cel.preprocessing.checks import check_some_value
+from cel.preprocessing.category_codes import has_labels
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
-from cel.preprocessing.labels import has_labels
+from cel.preprocessing.frame_checks import check_some_value
 from cel.preprocessing.scalers import MinMaxScaler
 from cel.preprocessing.schema import Schema, as_frame, as_matrix
 from cel.preprocessing.step import Columns, Step

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.preprocessing.labels import MISSING, UNKNOWN, encode_labels, has_labels
+from cel.preprocessing.category_codes import MISSING, UNKNOWN, encode_labels, has_labels
 from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.registry import did_you_mean
 from cel.space import Feature

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import DataError
-from cel.preprocessing.checks import check_columns, check_labels, check_numbers
-from cel.preprocessing.labels import decode_labels, encode_labels, has_labels
+from cel.preprocessing.category_codes import decode_labels, encode_labels, has_labels
+from cel.preprocessing.frame_checks import check_columns, check_labels, check_numbers
 from cel.preprocessing.numbers import decode_numbers, encode_numbers
 from cel.preprocessing.step import Columns, Step
 from cel.space import FeatureSpace

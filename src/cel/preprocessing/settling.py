@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cel.preprocessing.category_codes import has_labels
 from cel.preprocessing.imputer import without_gaps
-from cel.preprocessing.labels import has_labels
 from cel.preprocessing.numbers import encode_numbers
 from cel.preprocessing.pipeline import PreprocessingPipeline
 from cel.space import FeatureSpace, LinearRelation
 
-__all__ = ["Bounds", "RawRelation", "keep_relations"]
+__all__ = ["NumberRules", "RawRelation", "keep_relations"]
 
 SLACK = 1e-9  # of the size of the numbers: rounding of 64-bit sums
 NUDGE = 1e-7  # of the range, for columns with very many digits
 
 
 @dataclass(frozen=True)
-class Bounds:
+class NumberRules:
     """What one number column may hold, in original units.
 
     Attributes:
@@ -46,7 +46,7 @@ class Bounds:
         space: FeatureSpace,
         frame: pd.DataFrame,
         decimals: Mapping[str, int],
-    ) -> dict[str, Bounds]:
+    ) -> dict[str, NumberRules]:
         """Read the bounds of all number columns; those of `space` are in encoded units."""
         ends = _decoded_ends(pipeline, space)
         out = {}
@@ -125,10 +125,10 @@ class RawRelation:
     """
 
     relation: LinearRelation
-    bounds: Mapping[str, Bounds]
+    bounds: Mapping[str, NumberRules]
 
     @classmethod
-    def of(cls, raw: FeatureSpace, bounds: Mapping[str, Bounds]) -> list[RawRelation]:
+    def of(cls, raw: FeatureSpace, bounds: Mapping[str, NumberRules]) -> list[RawRelation]:
         """Return the relations between number columns."""
         linear = [c for c in raw.constraints if isinstance(c, LinearRelation)]
         return [cls(c, bounds) for c in linear if all(n in bounds for n in c.features)]

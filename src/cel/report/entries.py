@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.benchmark.compare import paper_results
-from cel.report.catalogue import is_guest, method_order, metric_info
+from cel.benchmark.side_by_side import paper_results
+from cel.report.appearance import is_guest, method_order, metric_info
 
 __all__ = ["COLUMNS", "Entry", "Line", "TableBuilder"]
 

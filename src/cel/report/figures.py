@@ -12,7 +12,7 @@ import pandas as pd
 
 from cel.errors import MissingDependencyError
 from cel.paths import replacing
-from cel.report.catalogue import (
+from cel.report.appearance import (
     dataset_title,
     is_guest,
     method_colours,

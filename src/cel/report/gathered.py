@@ -14,8 +14,8 @@ from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
 from cel.benchmark.shipped import guest_pairs, sample_rows, shipped_table
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
+from cel.report.paper_tables import BASELINE, baseline_path
 from cel.report.source import RunData, read_run
-from cel.report.tables import BASELINE, baseline_path
 
 __all__ = ["gather_runs", "read_shipped", "shipped_suites"]
 

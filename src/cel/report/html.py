@@ -13,12 +13,12 @@ from typing import Any
 
 from cel.errors import MissingDependencyError, StoreError
 from cel.paths import unlinked, write_text
-from cel.report.data import page_data
 from cel.report.figures import write_figures
 from cel.report.gathered import gather_runs, read_shipped
+from cel.report.page_data import page_data
 from cel.report.paper_latex import tables_to_latex
+from cel.report.paper_tables import paper_tables
 from cel.report.source import RunData
-from cel.report.tables import paper_tables
 from cel.text import csv_table, html, page_json, plain
 
 __all__ = ["Report", "page_html", "write_report", "write_shipped_report"]

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from cel.report.catalogue import (
+from cel.report.appearance import (
     dataset_title,
     method_order,
     method_title,

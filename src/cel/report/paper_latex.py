@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from cel.report.catalogue import dataset_title, method_title, metric_info
+from cel.report.appearance import dataset_title, method_title, metric_info
 from cel.report.latex import HEAD, escape, number
-from cel.report.tables import Entry, Line, PaperTable
+from cel.report.paper_tables import Entry, Line, PaperTable
 
 __all__ = ["tables_to_latex"]
 

@@ -13,8 +13,8 @@ from cel.benchmark.plan import paradigms_of
 from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
 from cel.benchmark.shipped import guest_pairs, shipped_table
 from cel.protocols import Task
-from cel.report.catalogue import method_title, scope_of
-from cel.report.tables import BASELINE, baseline_path, with_baselines
+from cel.report.appearance import method_title, scope_of
+from cel.report.paper_tables import BASELINE, baseline_path, with_baselines
 
 __all__ = ["RunData", "read_run"]
 

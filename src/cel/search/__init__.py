@@ -6,11 +6,11 @@ from cel.search.boundary import bisect_to_boundary
 from cel.search.budget import Budget
 from cel.search.gradient import Found, gradient_search, row_gradient
 from cel.search.memo import LastOf
-from cel.search.neighbours import nearest
+from cel.search.nearest_rows import nearest
 from cel.search.sparsify import revert_features
 from cel.search.steppers import Adam, Fista, Sgd, soft_threshold
 from cel.search.streams import RowStreams
-from cel.search.weights import search_weight
+from cel.search.weight_growth import search_weight
 
 __all__ = [
     "Adam",

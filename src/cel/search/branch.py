@@ -18,7 +18,7 @@ from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import cell_ceilings, sums_at
 
-__all__ = ["Bounds", "BoxProblem", "branch_and_bound", "ceilings"]
+__all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
 ROUNDS = 2  # times that cells are struck out before a box is split
@@ -75,7 +75,7 @@ class BoxProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class SearchProof:
     """What a search has proved.
 
     Attributes:
@@ -232,7 +232,7 @@ def branch_and_bound(
     nodes: int,
     expired: Callable[[], bool],
     width: int = 16,
-) -> Bounds:
+) -> SearchProof:
     """Return the cheapest points and proved bounds of all rows.
 
     Args:
@@ -258,4 +258,4 @@ def branch_and_bound(
     open_ = np.zeros(len(bound), dtype=bool)
     open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
     done = ~open_ & (search.grey >= best.cost - TINY)
-    return Bounds(best, bound * (1 - 1e-12), done, search.nodes)
+    return SearchProof(best, bound * (1 - 1e-12), done, search.nodes)

@@ -110,7 +110,7 @@ class Solution:
 
 
 @dataclass
-class _State:
+class _Splitting:
     """Copies of the variables and their scaled multipliers; first axis: programs."""
 
     z: Tensor
@@ -122,8 +122,8 @@ class _State:
     before: Tensor
     primal: Tensor
 
-    def select(self, rows: Tensor) -> _State:
-        return _State(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+    def select(self, rows: Tensor) -> _Splitting:
+        return _Splitting(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def solve_programs(
@@ -177,9 +177,9 @@ def solve_programs(
     return Solution(x, status, iteration)
 
 
-def _first_state(programs: Programs, x: Tensor, rho: float) -> _State:
+def _first_state(programs: Programs, x: Tensor, rho: float) -> _Splitting:
     zero = torch.zeros_like(x)
-    return _State(
+    return _Splitting(
         z=x.clone(),
         u_cost=zero,
         u_plane=torch.zeros_like(programs.normals),
@@ -191,7 +191,7 @@ def _first_state(programs: Programs, x: Tensor, rho: float) -> _State:
     )
 
 
-def _iterate(programs: Programs, s: _State) -> None:
+def _iterate(programs: Programs, s: _Splitting) -> None:
     """Move all copies, then their mean, then the multipliers."""
     v = s.z - s.u_cost
     if programs.norm == "l1":
@@ -218,14 +218,14 @@ def _iterate(programs: Programs, s: _State) -> None:
     s.u_ball = s.u_ball + ball - s.z
 
 
-def _no_point(programs: Programs, s: _State) -> Tensor:
+def _no_point(programs: Programs, s: _Splitting) -> Tensor:
     """Read a proof of infeasibility off the multipliers, if there is one."""
     size = programs.normals.square().sum(-1).clamp(min=1e-300)
     push = (-(s.u_plane * programs.normals).sum(-1) / size).clamp(min=0)
     return programs.proved_empty(push, -s.u_ball)
 
 
-def _balance(s: _State, primal: Tensor, dual: Tensor) -> None:
+def _balance(s: _Splitting, primal: Tensor, dual: Tensor) -> None:
     """Double or halve the step size where one residual is far ahead of the other."""
     factor = torch.where(primal > 5 * dual, 2.0, torch.where(dual > 5 * primal, 0.5, 1.0))
     s.rho = s.rho * factor

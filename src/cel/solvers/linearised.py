@@ -77,7 +77,7 @@ class Demands:
 
 
 @dataclass
-class _State:
+class _Linearised:
     """Where the rows of the search stand; the first axis of every tensor runs over rows."""
 
     rows: Tensor  # (a,)
@@ -89,8 +89,8 @@ class _State:
     boosts: Tensor  # (a,) how often the penalties were raised because the row was stuck
     live: Tensor  # (a,) bool; ended rows may stay in the batch but move no more
 
-    def select(self, keep: Tensor) -> _State:
-        return _State(**{f.name: getattr(self, f.name)[keep] for f in fields(self)})
+    def select(self, keep: Tensor) -> _Linearised:
+        return _Linearised(**{f.name: getattr(self, f.name)[keep] for f in fields(self)})
 
 
 def linearised_search(
@@ -128,10 +128,10 @@ def linearised_search(
     return best
 
 
-def _begin(demands: Demands, start: Tensor, radius: float) -> _State:
+def _begin(demands: Demands, start: Tensor, radius: float) -> _Linearised:
     rows = torch.arange(len(start), device=start.device)
     surplus, slope = demands.linearise(start, rows)
-    return _State(
+    return _Linearised(
         rows=rows,
         x=start,
         surplus=surplus,
@@ -143,7 +143,7 @@ def _begin(demands: Demands, start: Tensor, radius: float) -> _State:
     )
 
 
-def _propose(demands: Demands, s: _State) -> tuple[Tensor, Nearest]:
+def _propose(demands: Demands, s: _Linearised) -> tuple[Tensor, Nearest]:
     center, lower, upper = (t[s.rows] for t in (demands.center, demands.lower, demands.upper))
     reach = s.radius[:, None] * demands.width
     low, high = torch.maximum(lower, s.x - reach), torch.minimum(upper, s.x + reach)
@@ -154,7 +154,7 @@ def _propose(demands: Demands, s: _State) -> tuple[Tensor, Nearest]:
 
 
 def _judge(
-    demands: Demands, s: _State, plan: Nearest, trial: Tensor, surplus: Tensor, slope: Tensor
+    demands: Demands, s: _Linearised, plan: Nearest, trial: Tensor, surplus: Tensor, slope: Tensor
 ) -> Tensor:
     """Move rows whose merit falls, adapt the radii, return the relative gains that were promised.
 
@@ -189,7 +189,7 @@ def _penalty(old: Tensor, plan: Nearest, dearer: Tensor, progress: Tensor) -> Te
     return raised + more[:, None] * (progress > 0)
 
 
-def _goes_on(s: _State, gain: Tensor, radius: float) -> Tensor:
+def _goes_on(s: _Linearised, gain: Tensor, radius: float) -> Tensor:
     """Tell which rows have not settled; rows that settled outside try again, minding demands more.
 
     A minimum of the merit outside the wanted side means that the penalties are too small.
@@ -203,7 +203,7 @@ def _goes_on(s: _State, gain: Tensor, radius: float) -> Tensor:
 
 
 def _test(
-    demands: Demands, best: Found, s: _State, x: Tensor, surplus: Tensor, slope: Tensor
+    demands: Demands, best: Found, s: _Linearised, x: Tensor, surplus: Tensor, slope: Tensor
 ) -> None:
     """Offer the points that are near enough to the wanted side."""
     near = (s.live & (surplus >= -NEAR).all(1)).nonzero()[:, 0]

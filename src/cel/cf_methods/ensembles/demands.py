@@ -14,11 +14,11 @@ from cel.protocols import Task
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import Demand
 
-__all__ = ["Group", "groups", "readable_rows"]
+__all__ = ["DemandGroup", "groups", "readable_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class DemandGroup:
     """Rows of a query that want the same thing.
 
     Attributes:
@@ -37,7 +37,7 @@ class Group:
     const: np.ndarray
     slack: np.ndarray
 
-    def only(self, keep: np.ndarray) -> Group:
+    def only(self, keep: np.ndarray) -> DemandGroup:
         """Return the rows that a mask (m,) keeps."""
         return replace(self, rows=self.rows[keep], const=self.const[keep])
 
@@ -47,7 +47,7 @@ class Group:
         return Demand(tables, self.channel, self.sign, self.const)
 
 
-def groups(query: Query, view: TreeView) -> Iterator[Group]:
+def groups(query: Query, view: TreeView) -> Iterator[DemandGroup]:
     """Yield the rows of a query by what they want."""
     if query.model.task is Task.REGRESSION:
         yield _values(query, view)
@@ -63,13 +63,13 @@ def groups(query: Query, view: TreeView) -> Iterator[Group]:
         slack = 1e-9 * size + view.rounding
         if view.absent[t]:
             base = base - np.inf
-        yield Group(
+        yield DemandGroup(
             rows, values, np.arange(len(values)), np.ones(len(values)),
             np.repeat((base - slack)[None], len(rows), 0), 2 * slack,
         )  # fmt: skip
 
 
-def _values(query: Query, view: TreeView) -> Group:
+def _values(query: Query, view: TreeView) -> DemandGroup:
     if view.value.shape[1] != 1:
         raise UnsupportedError(f"trees with {view.value.shape[1]} outputs: one is supported")
     target = query.target.cpu().double().numpy().reshape(len(query), -1)[:, 0]
@@ -77,7 +77,7 @@ def _values(query: Query, view: TreeView) -> Group:
     size = 1 + np.abs(base) + _largest(view, view.value.T)
     slack = np.repeat(1e-9 * size + view.rounding, 2)
     const = np.stack([base - target + tolerance - MARGIN, target + tolerance - MARGIN - base], 1)
-    return Group(
+    return DemandGroup(
         np.arange(len(target)), view.value.T, np.array([0, 0]), np.array([1.0, -1.0]),
         const - slack, 2 * slack,
     )  # fmt: skip

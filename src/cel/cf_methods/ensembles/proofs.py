@@ -8,7 +8,7 @@ from hashlib import sha256
 import numpy as np
 
 from cel.cf_methods.ensembles.cell_table import CellTable
-from cel.cf_methods.ensembles.demands import Group
+from cel.cf_methods.ensembles.demands import DemandGroup
 from cel.models.trees import TreeView
 from cel.search.branch import BoxProblem, ceilings
 from cel.space.serialize import space_to_dict
@@ -16,7 +16,7 @@ from cel.space.serialize import space_to_dict
 __all__ = ["box_problem", "hopeless_rows", "proof_scope"]
 
 
-def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
+def box_problem(view: TreeView, group: DemandGroup, table: CellTable) -> BoxProblem:
     """Return the rows of a group as boxes of cells; `table` has the rows of the group."""
     bits, tables = [], []
     for h, sign in zip(group.channel, group.sign, strict=True):
@@ -43,7 +43,7 @@ def box_problem(view: TreeView, group: Group, table: CellTable) -> BoxProblem:
     )  # fmt: skip
 
 
-def hopeless_rows(view: TreeView, group: Group, table: CellTable) -> np.ndarray:
+def hopeless_rows(view: TreeView, group: DemandGroup, table: CellTable) -> np.ndarray:
     """Tell for which rows no point of the feasible set can meet the demand, shape (m,).
 
     The sum of the best leaves that the cells of the feasible set meet is an upper bound of every

@@ -11,7 +11,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
-from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
+from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
 from cel.cf_methods.ensembles.proofs import hopeless_rows
 from cel.cf_methods.query import Answer, Query, TrainRows
@@ -101,7 +101,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
         logs = {"unread_rows": int((~readable).sum())} if not readable.all() else None
         return Answer(x=x, infeasible=infeasible, sets=self._joined(query, sets), logs=logs)
 
-    def _search(self, view: TreeView, group: Group, table: CellTable) -> Incumbents:
+    def _search(self, view: TreeView, group: DemandGroup, table: CellTable) -> Incumbents:
         bits, demand = view.bits, group.demand(view.bits)
         found = coordinate_search(bits, demand, table, starts=self.starts, steps=self.steps)
         lost = np.flatnonzero(np.isinf(found.cost))
@@ -119,7 +119,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
         return view.axes.cells(x[::step].cpu().numpy())
 
     def _menu(
-        self, query: Query, view: TreeView, group: Group, table: CellTable, best: Incumbents
+        self, query: Query, view: TreeView, group: DemandGroup, table: CellTable, best: Incumbents
     ) -> Tensor:
         """Return (m, total_CFs, d) answers with different sets of changed features."""
         m, k = len(table), self.total_CFs

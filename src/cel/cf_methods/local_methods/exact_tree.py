@@ -11,14 +11,14 @@ from torch import Tensor
 from cel.cf_methods.base import Options
 from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
-from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
+from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.proofs import box_problem, proof_scope
 from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.query import Answer, Query, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
-from cel.search.branch import Bounds, branch_and_bound
+from cel.search.branch import SearchProof, branch_and_bound
 from cel.space import FeatureSpace
 
 __all__ = ["ExactTree"]
@@ -110,7 +110,9 @@ class ExactTree(CellSearch):
             proof=proof_of(torch.as_tensor(cost), lower, self.gap), logs=logs,
         )  # fmt: skip
 
-    def _prove(self, query: Query, view: TreeView, group: Group, table: CellTable) -> Bounds:
+    def _prove(
+        self, query: Query, view: TreeView, group: DemandGroup, table: CellTable
+    ) -> SearchProof:
         found = self._search(view, group, table)
         problem = box_problem(view, group, table)
         return branch_and_bound(

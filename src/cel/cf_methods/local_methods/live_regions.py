@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
-from cel.cf_methods.ensembles.demands import Group, groups, readable_rows
+from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
@@ -109,7 +109,7 @@ class LiveRegions(LocalMixin, BaseCounterfactualMethod):
             x[torch.as_tensor(group.rows)] = verified(query, own, found, group.rows)
         return Answer(x=x)
 
-    def _nearest(self, view: TreeView, group: Group, table: CellTable) -> Incumbents:
+    def _nearest(self, view: TreeView, group: DemandGroup, table: CellTable) -> Incumbents:
         demand = group.demand(view.bits)
         regions = self.regions_
         sums = sums_at(view.bits, demand.tables, regions.cells)  # (m, H)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from cel.errors import ConfigError
 from cel.models.classifiers import MLPClassifier
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
-from cel.models.options import Options
 from cel.models.regressors import MLPRegressor
+from cel.models.train_options import TrainOptions
 from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Predictor, Task
 from cel.space import FeatureSpace
@@ -88,7 +88,7 @@ def fit_surrogate(
     *,
     hidden: tuple[int, ...] = (256, 256),
     crossovers: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[TrainOptions],
 ) -> SurrogateModel:
     """Fit a network to the probabilities, or values, that a black box gives.
 

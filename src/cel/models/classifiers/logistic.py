@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError
-from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
+from cel.models.affine_logits import LinearMixin
+from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
 from cel.models.classifiers._newton import minimise
 from cel.models.layers import Linear
-from cel.models.linear import LinearMixin
 from cel.models.training.jobs import Job, Outcome
 
 __all__ = ["LogisticRegression"]
@@ -37,7 +37,7 @@ class LogisticRegression(LinearMixin, ClassifierPytorchMixin, PytorchBase):
     name = "lr"
     closed_form = True
 
-    def __init__(self, *, l2: float = 1e-6, **options: Unpack[Options]) -> None:
+    def __init__(self, *, l2: float = 1e-6, **options: Unpack[TrainOptions]) -> None:
         super().__init__(**options)
         self.l2 = l2
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from torch import nn
 
-from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
+from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
 from cel.models.layers import Network
 
 __all__ = ["MLPClassifier"]
@@ -36,7 +36,7 @@ class MLPClassifier(ClassifierPytorchMixin, PytorchBase):
         *,
         hidden: tuple[int, ...] = (256, 256),
         dropout: float = 0.0,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.hidden, self.dropout = hidden, dropout

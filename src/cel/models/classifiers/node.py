@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError
-from cel.models.base import ClassifierPytorchMixin, Options, PytorchBase
+from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
 from cel.models.classifiers.entmax import entmax15, entmoid15
 from cel.models.training.schedule import PREDICTOR_PRESETS
 
@@ -116,7 +116,7 @@ class NODE(ClassifierPytorchMixin, PytorchBase):
     }
 
     def __init__(
-        self, *, trees: int = 128, depth: int = 4, layers: int = 1, **options: Unpack[Options]
+        self, *, trees: int = 128, depth: int = 4, layers: int = 1, **options: Unpack[TrainOptions]
     ) -> None:
         super().__init__(**options)
         self.trees, self.depth, self.layers = trees, depth, layers

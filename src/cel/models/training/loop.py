@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cel.models.training.cuda_graphs import Graphed
 from cel.models.training.jobs import Job, Outcome, RowLoss
-from cel.models.training.row_pool import Pool
+from cel.models.training.row_pool import RowPool
 from cel.models.training.schedule import (
     FLOW_PRESETS,
     PREDICTOR_PRESETS,
@@ -82,8 +82,8 @@ class _Trainer:
         self.best = [self.stack.by_model(p).clone() for p in self.parameters]
         self.outcomes = [Outcome() for _ in jobs]
         self.generators = [torch.Generator().manual_seed(j.seed) for j in jobs]
-        self.rows = Pool([j.train for j in jobs], self.stack.many)
-        self.valid = Pool([j.valid for j in jobs], self.stack.many)
+        self.rows = RowPool([j.train for j in jobs], self.stack.many)
+        self.valid = RowPool([j.valid for j in jobs], self.stack.many)
         self.cuda = device.type == "cuda"
         lr: Any = self.schedule.lr
         self.optimizer = torch.optim.AdamW(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Pool"]
+__all__ = ["RowPool"]
 
 
-class Pool:
+class RowPool:
     """Rows of `s` models on one device, taken out by index.
 
     Args:

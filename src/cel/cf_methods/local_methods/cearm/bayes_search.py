@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.local_methods.cearm.gaussian_process import Posterior, Process
-from cel.cf_methods.local_methods.cearm.goal import Goal, Incumbents, expected_gain, potential
+from cel.cf_methods.local_methods.cearm.goal import (
+    BestPoints,
+    OutputGoal,
+    expected_gain,
+    potential,
+)
 from cel.cf_methods.query import Query
 from cel.search import RowStreams, row_gradient
 
@@ -39,10 +44,10 @@ class SearchSettings:
 @dataclass(frozen=True, eq=False)
 class _BayesSearch:
     query: Query
-    goal: Goal
+    goal: OutputGoal
     settings: SearchSettings
     unit: Tensor  # (d,) what a change of one means in each column
-    best: Incumbents
+    best: BestPoints
 
     def distance(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return Euclidean distances (a, c) of points (a, c, d) to their rows, in ranges."""
@@ -178,8 +183,8 @@ class _BayesSearch:
 
 @torch.no_grad()
 def optimise(
-    query: Query, goal: Goal, process: Process, settings: SearchSettings
-) -> tuple[Incumbents, Process, int]:
+    query: Query, goal: OutputGoal, process: Process, settings: SearchSettings
+) -> tuple[BestPoints, Process, int]:
     """Return (incumbents, the process with all that was learned, rounds used).
 
     A round proposes points for every active row, asks the model about all of them together, and
@@ -189,7 +194,7 @@ def optimise(
     lay = query.region.layout
     width = torch.where(lay.numeric, lay.upper - lay.lower, torch.full_like(lay.upper, 2.0**0.5))
     unit = torch.where((width > 1e-9) & width.isfinite(), width, torch.ones_like(width))
-    search = _BayesSearch(query, goal, settings, unit.to(torch.float64), Incumbents.of(query.x))
+    search = _BayesSearch(query, goal, settings, unit.to(torch.float64), BestPoints.of(query.x))
     used = 0
     rows = (~query.region.fixed.all(1)).nonzero()[:, 0]
     for number in range(settings.rounds + 1):

@@ -11,7 +11,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.cearm.bayes_search import SearchSettings, optimise
 from cel.cf_methods.local_methods.cearm.gaussian_process import Process, spread_out
-from cel.cf_methods.local_methods.cearm.goal import Goal, Incumbents, outputs_of
+from cel.cf_methods.local_methods.cearm.goal import BestPoints, OutputGoal, outputs_of
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.protocols import Need, Support, Task
 from cel.search import Budget, bisect_to_boundary
@@ -108,7 +108,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         self.process_ = Process.fit(rows, outputs, self.space_, fit_rows=self.fit_rows)
 
     def _explain(self, query: Query) -> Answer:
-        goal = Goal.of(query, self.eps, self.margin)
+        goal = OutputGoal.of(query, self.eps, self.margin)
         settings = SearchSettings(
             rho=self.rho,
             rounds=self.rounds,
@@ -128,7 +128,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
             )
             parts.append(best)
             rounds = max(rounds, last)
-        best = Incumbents.join(parts, query.x)
+        best = BestPoints.join(parts, query.x)
         if self.memory:
             self.process_ = process
         x = self._nearer(query, goal, best.answer) if self.rho else best.answer
@@ -138,7 +138,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         return Answer(x=x, infeasible=query.region.fixed.all(1), logs={"rounds": rounds})
 
     @torch.no_grad()
-    def _nearer(self, query: Query, goal: Goal, x: Tensor) -> Tensor:
+    def _nearer(self, query: Query, goal: OutputGoal, x: Tensor) -> Tensor:
         """Slide answers towards their rows while they stay within eps."""
 
         def accept(y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from cel.cf_methods.query import MARGIN, Query
 from cel.cf_methods.view import ModelView
 from cel.protocols import Task
 
-__all__ = ["Goal", "Incumbents", "expected_gain", "outputs_of", "potential"]
+__all__ = ["BestPoints", "OutputGoal", "expected_gain", "outputs_of", "potential"]
 
 _TIE = 1e-3  # slope where the potential is flat
 _FLOOR = -10.0  # scores are modelled relative to the best one, no lower than this
@@ -84,7 +84,7 @@ def _norm(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Goal:
+class OutputGoal:
     """How far outputs are on the way from where a row is (0) to where it should be (1).
 
     One output: `(f - f0) / (y* - f0)`. Several: one minus the size of f - y* over that of the way
@@ -108,7 +108,7 @@ class Goal:
     margin: float
 
     @classmethod
-    def of(cls, query: Query, eps: float, margin: float) -> Goal:
+    def of(cls, query: Query, eps: float, margin: float) -> OutputGoal:
         """Read the goals of the rows of a query."""
         start = outputs_of(query.model, query.x)
         target = query.target
@@ -124,7 +124,7 @@ class Goal:
         """(n,) progress that may be missing at the end."""
         return (self.eps if self.model.task is Task.REGRESSION else self.margin) / self.reach
 
-    def select(self, rows: Tensor) -> Goal:
+    def select(self, rows: Tensor) -> OutputGoal:
         """Return the goals of some rows."""
         names = ("start", "target", "reach")
         return replace(self, **{n: getattr(self, n)[rows] for n in names})
@@ -173,7 +173,7 @@ class Goal:
 
 
 @dataclass(eq=False)
-class Incumbents:
+class BestPoints:
     """The best points of each row so far.
 
     Attributes:
@@ -195,7 +195,7 @@ class Incumbents:
     stale: Tensor
 
     @classmethod
-    def of(cls, x: Tensor) -> Incumbents:
+    def of(cls, x: Tensor) -> BestPoints:
         """Start at the rows themselves."""
         zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         none = torch.full_like(x, torch.nan)
@@ -203,7 +203,7 @@ class Incumbents:
         return cls(x.clone(), zero, none, far, none.clone(), far.clone(), zero.clone())
 
     @classmethod
-    def join(cls, parts: list[Incumbents], x: Tensor) -> Incumbents:
+    def join(cls, parts: list[BestPoints], x: Tensor) -> BestPoints:
         """Put the incumbents of consecutive rows of `x` (n, d) together."""
         if not parts:
             return cls.of(x)
@@ -214,7 +214,13 @@ class Incumbents:
         return torch.where(self.answer[rows].isnan(), self.x[rows], self.answer[rows])
 
     def update(
-        self, rows: Tensor, x: Tensor, utility: Tensor, error: Tensor, distance: Tensor, goal: Goal
+        self,
+        rows: Tensor,
+        x: Tensor,
+        utility: Tensor,
+        error: Tensor,
+        distance: Tensor,
+        goal: OutputGoal,
     ) -> None:
         """Take in points (a, b, d) with their utility, error and distance (a, b)."""
         here = torch.arange(len(rows), device=rows.device)

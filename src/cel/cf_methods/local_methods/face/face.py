@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.face.walk_graph import Reach, WalkGraph
+from cel.cf_methods.local_methods.face.walk_graph import GraphReach, WalkGraph
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive, check_shares
@@ -105,7 +105,7 @@ class FACE(LocalMixin, BaseCounterfactualMethod):
         scores = view.scores(x)
         self.sure_, self.label_ = torch.softmax(scores.double(), 1), scores.argmax(1)
         lonely = self._loneliness(x)
-        self.reach_: dict[int, Reach] = {
+        self.reach_: dict[int, GraphReach] = {
             label: self.graph_.reach(self._targets(label, lonely))
             for label in range(scores.shape[1])
         }

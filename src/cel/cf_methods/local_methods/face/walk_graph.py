@@ -16,7 +16,7 @@ from torch import Tensor
 from cel.space import FeatureSpace
 from cel.space.region import Region
 
-__all__ = ["Reach", "Steps", "WalkGraph"]
+__all__ = ["GraphReach", "WalkGraph", "WalkSteps"]
 
 CHUNK = 2**22  # distances that exist at a time
 APART = 1e3  # how much farther apart rows with other immutable features count
@@ -28,7 +28,7 @@ Density = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reach:
+class GraphReach:
     """The way from every node to the nearest target: (m,) cost, next node (-1: none), end."""
 
     cost: Tensor
@@ -37,7 +37,7 @@ class Reach:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Steps:
+class WalkSteps:
     """Where one may step: `ok` (a, b) steps, to `node` (a, b) at `price` (a, b)."""
 
     node: Tensor
@@ -91,7 +91,7 @@ class WalkGraph:
         matrix = csr_matrix((np.concatenate(weight), ends), shape=(m, m))
         return WalkGraph(**(vars(settled) | {"matrix": matrix}))
 
-    def steps(self, x: Tensor, own: Tensor | None = None) -> Steps:
+    def steps(self, x: Tensor, own: Tensor | None = None) -> WalkSteps:
         """Return the steps that rows (a, d) may take; `own` are their own nodes, if they are."""
         length, node = self._near(x, own)
         target = self.x[node]
@@ -100,19 +100,19 @@ class WalkGraph:
         ok &= length <= self.epsilon
         if self.kind == "knn":
             ok &= ok.cumsum(1) <= self.k
-        return Steps(node=node, price=self._price(here, target, length), ok=ok)
+        return WalkSteps(node=node, price=self._price(here, target, length), ok=ok)
 
-    def reach(self, targets: Tensor) -> Reach:
+    def reach(self, targets: Tensor) -> GraphReach:
         """Return the cheapest way from every node to one of the targets (t,)."""
         m = len(self.x)
         none = torch.full((m,), -1)
         if not len(targets) or self.matrix is None:
-            return Reach(cost=torch.full((m,), torch.inf), after=none, end=none)
+            return GraphReach(cost=torch.full((m,), torch.inf), after=none, end=none)
         cost, after, end = dijkstra(
             self.matrix.T.tocsr(), indices=targets.cpu().numpy(), min_only=True,
             return_predecessors=True,
         )  # fmt: skip
-        return Reach(
+        return GraphReach(
             cost=torch.as_tensor(cost),
             after=torch.as_tensor(after).long().clamp(min=-1),
             end=torch.as_tensor(end).long().clamp(min=-1),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import MissingInputError
-from cel.models.base import GenerativePytorchMixin, Options
+from cel.models.base import GenerativePytorchMixin, TrainOptions
 from cel.models.generative.flows.bijections import Affine
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees
@@ -62,7 +62,7 @@ class DequantizedFlow(GenerativePytorchMixin):
         noise: float = 0.02,
         tail: float = 1e-3,
         limit: float = 2.0,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.transforms, self.hidden, self.n_hidden = transforms, hidden, n_hidden

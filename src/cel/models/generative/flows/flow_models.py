@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from torch import Tensor, nn
 
-from cel.models.base import GenerativePytorchMixin, Options
+from cel.models.base import GenerativePytorchMixin, TrainOptions
 from cel.models.generative.flows.bijections import Affine, Bijection, Shift, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
@@ -38,7 +38,7 @@ class _FlowEstimator(GenerativePytorchMixin):
         n_hidden: int,
         noise: float,
         tail: float,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.transforms, self.hidden, self.n_hidden = transforms, hidden, n_hidden
@@ -98,7 +98,7 @@ class MaskedAutoregressiveFlow(_FlowEstimator):
         noise: float = 0.02,
         tail: float = 1e-3,
         limit: float = 2.0,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(
             transforms=transforms,
@@ -132,7 +132,7 @@ class RealNVP(_FlowEstimator):
         noise: float = 0.02,
         tail: float = 1e-3,
         limit: float = 2.0,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(
             transforms=transforms,
@@ -164,7 +164,7 @@ class NICE(_FlowEstimator):
         n_hidden: int = 2,
         noise: float = 0.02,
         tail: float = 1e-3,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(
             transforms=transforms,
@@ -199,7 +199,7 @@ class NeuralSplineFlow(_FlowEstimator):
         bound: float = 5.0,
         noise: float = 0.02,
         tail: float = 1e-3,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(
             transforms=transforms,

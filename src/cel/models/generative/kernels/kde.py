@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError
-from cel.models.base import Options
+from cel.models.base import TrainOptions
 from cel.models.generative.closed_form import ClosedFormDensity
 from cel.models.generative.kernels.bandwidth import KernelShape, choose_kernel
 from cel.models.generative.kernels.kernel_net import KernelNet
@@ -51,7 +51,7 @@ class KDE(ClosedFormDensity):
         floor: float = 0.02,
         max_rows: int | None = 20_000,
         background: float = 1e-3,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.bandwidth, self.floor, self.max_rows = bandwidth, floor, max_rows

@@ -7,12 +7,12 @@ from typing import Literal, Unpack
 from torch import Tensor, nn
 
 from cel.errors import ConfigError, MissingInputError
-from cel.models.base import GenerativePytorchMixin, Options
+from cel.models.base import GenerativePytorchMixin, TrainOptions
 from cel.models.generative.flows.bijections import Affine, Bijection, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees
 from cel.models.generative.mixed.categorical import CategoricalNet
-from cel.models.generative.mixed.choices import Choices
+from cel.models.generative.mixed.columns import Choices
 from cel.models.generative.mixed.mixed_net import MixedNet
 from cel.models.training.schedule import FLOW_PRESETS, Schedule
 from cel.parameters import check_positive, check_shares
@@ -74,7 +74,7 @@ class MixedDensity(GenerativePytorchMixin):
         tail: float = 1e-3,
         floor: float = 1e-3,
         dropout: float = 0.1,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.flow, self.transforms, self.hidden, self.n_hidden = flow, transforms, hidden, n_hidden

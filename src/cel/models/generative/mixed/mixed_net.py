@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from cel.models.generative.flows.flow import Flow, spread
 from cel.models.generative.mixed.categorical import CategoricalNet, hide_blocks
-from cel.models.generative.mixed.choices import Choices
+from cel.models.generative.mixed.columns import Choices
 
 __all__ = ["MixedNet"]
 

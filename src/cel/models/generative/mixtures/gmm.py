@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError
-from cel.models.base import Options
+from cel.models.base import TrainOptions
 from cel.models.generative.closed_form import ClosedFormDensity
 from cel.models.generative.mixtures.mixture_net import MixtureNet
 from cel.models.inputs import FitRows
@@ -52,7 +52,7 @@ class GMM(ClosedFormDensity):
         floor: float = 1e-3,
         n_init: int = 1,
         background: float = 1e-3,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.n_components, self.select, self.covariance = n_components, select, covariance

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import DataError
-from cel.models.base import GenerativePytorchMixin, Options
+from cel.models.base import GenerativePytorchMixin, TrainOptions
 from cel.models.generative.vae.vae_net import VAENet
 from cel.models.inputs import FitRows
 from cel.models.training.schedule import FLOW_PRESETS, Schedule
@@ -62,7 +62,7 @@ class VAE(GenerativePytorchMixin):
         samples: int = 32,
         noise: float = 0.02,
         conditional: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.latent, self.hidden, self.beta, self.samples = latent, hidden, beta, samples

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from cel.errors import ConfigError
-from cel.models.base import Options, PytorchBase, RegressionPytorchMixin
+from cel.models.affine_logits import LinearMixin
+from cel.models.base import PytorchBase, RegressionPytorchMixin, TrainOptions
 from cel.models.layers import Linear
-from cel.models.linear import LinearMixin
 from cel.models.training.jobs import Job, Outcome
 
 __all__ = ["LinearRegression"]
@@ -34,7 +34,7 @@ class LinearRegression(LinearMixin, RegressionPytorchMixin, PytorchBase):
     name = "linear"
     closed_form = True
 
-    def __init__(self, *, ridge: float = 1e-8, **options: Unpack[Options]) -> None:
+    def __init__(self, *, ridge: float = 1e-8, **options: Unpack[TrainOptions]) -> None:
         super().__init__(**options)
         self.ridge = ridge
 

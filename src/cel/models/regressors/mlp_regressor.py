@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from torch import Tensor, nn
 
-from cel.models.base import Options, PytorchBase, RegressionPytorchMixin
+from cel.models.base import PytorchBase, RegressionPytorchMixin, TrainOptions
 from cel.models.layers import Network
 
 __all__ = ["MLPRegressor"]
@@ -36,7 +36,7 @@ class MLPRegressor(RegressionPytorchMixin, PytorchBase):
         *,
         hidden: tuple[int, ...] = (256, 256),
         dropout: float = 0.0,
-        **options: Unpack[Options],
+        **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.hidden, self.dropout = hidden, dropout

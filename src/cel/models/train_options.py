@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["Options"]
+__all__ = ["TrainOptions"]
 
 
-class Options(TypedDict, total=False):
+class TrainOptions(TypedDict, total=False):
     """Constructor arguments that every model takes."""
 
     random_state: int

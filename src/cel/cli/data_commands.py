@@ -72,7 +72,7 @@ NAME = typer.Argument(help="A dataset by name, or the path of a card (.yaml).")
 @app.command()
 def describe(name: str = NAME, as_json: bool = JSON) -> None:
     """Show the card of a dataset: source, licence, features, constraints, traps."""
-    from cel.cli.cards import print_card
+    from cel.cli.card_text import print_card
     from cel.datasets.catalogue import describe_any, summarise
 
     dataset = _any_dataset(name)

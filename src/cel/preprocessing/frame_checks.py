@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cel.errors import DataError
-from cel.preprocessing.labels import MISSING, UNKNOWN, has_labels
+from cel.preprocessing.category_codes import MISSING, UNKNOWN, has_labels
 from cel.registry import did_you_mean
 from cel.space import Feature
 

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from cel.benchmark import Block, Store
-from cel.benchmark.compare import compare_with_paper
 from cel.benchmark.ranking import rankings, short
+from cel.benchmark.side_by_side import compare_with_paper
 from cel.benchmark.verdicts import placebo
-from cel.report.boundary import decision_map
-from cel.report.catalogue import (
+from cel.report.appearance import (
     PARADIGMS,
     RANKED,
     dataset_title,
@@ -25,12 +24,13 @@ from cel.report.catalogue import (
     metric_info,
     model_title,
 )
+from cel.report.by_group import GroupOutcomes
 from cel.report.citation import citation
+from cel.report.decision_plane import decision_map
 from cel.report.drilldown import Sample, encode_samples, stored_results, take_sample
 from cel.report.figures import FIGURES, figure_parts
-from cel.report.recourse import GroupOutcomes
+from cel.report.paper_tables import BASELINE, Entry, PaperTable
 from cel.report.source import RunData
-from cel.report.tables import BASELINE, Entry, PaperTable
 from cel.result import ExplanationResult
 
 __all__ = ["page_data"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cel.benchmark.compare import compare_with_paper, paper_results
 from cel.benchmark.shipped import shipped_table
+from cel.benchmark.side_by_side import compare_with_paper, paper_results
 from cel.report.entries import COLUMNS, Entry, Line, TableBuilder
 
 __all__ = [
