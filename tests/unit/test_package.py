@@ -106,7 +106,7 @@ def test_the_wheel_has_everything(installed, tmp_path):
 
 
 def test_file_and_class_names_have_one_meaning():
-    """`base.py` is the base class of its package; NICE names a flow and a method in their papers."""
+    """`base.py` is the base class of its package; NICE is a flow and a method in their papers."""
     root = Path(cel.__file__).parent
     files = Counter(p.name for p in root.rglob("*.py"))
     twice = {name for name, n in files.items() if n > 1} - {"__init__.py", "base.py"}
