@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linprog
 
 from cel.cf_methods.local_methods.actionable import Actionable
-from cel.cf_methods.local_methods.actionable.choice_programs import Percentiles
+from cel.cf_methods.local_methods.actionable.linear_recourse import Percentiles
 from cel.cf_methods.local_methods.wachter import Wachter
 from cel.cf_methods.tangent.margins import AIM
 from cel.protocols import Task

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.actionable.choice_programs import Percentiles, Recourse
+from cel.cf_methods.local_methods.actionable.linear_recourse import Percentiles, Recourse
 from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.tangent.margins import AIM
 from cel.cf_methods.view import ModelView
