@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cel.benchmark import run
     from cel.cf_methods import METHODS, BaseCounterfactualMethod
     from cel.datasets import DATASETS, FileDataset, load_dataset
+    from cel.door import Explainer
     from cel.errors import CelError
     from cel.metrics import METRICS, MetricsOrchestrator
     from cel.models import MODELS, wrap
@@ -28,6 +29,7 @@ _WHERE = {
     "BaseCounterfactualMethod": "cel.cf_methods",
     "CelError": "cel.errors",
     "DATASETS": "cel.datasets",
+    "Explainer": "cel.door",
     "ExplanationResult": "cel.result",
     "Feature": "cel.space",
     "FeatureSpace": "cel.space",
@@ -51,6 +53,7 @@ __all__ = [
     "MODELS",
     "BaseCounterfactualMethod",
     "CelError",
+    "Explainer",
     "ExplanationResult",
     "Feature",
     "FeatureSpace",
