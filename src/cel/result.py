@@ -15,7 +15,6 @@ from cel.errors import DataError
 from cel.preprocessing import Encoding, GivenRows, companions
 from cel.protocols import Proof, Status, Task
 from cel.space import FeatureSpace, Target
-from cel.text import html, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -255,7 +254,7 @@ class ExplanationResult:
         """Return points (m, d) that answer rows (m,) as a table."""
         if self.given is not None:
             return self.given.written(x, rows)
-        return self.decode(x).set_axis(self.source_ids[rows], axis=0)
+        return self.decode(np.nan_to_num(x)).set_axis(self.source_ids[rows], axis=0)
 
     def _sets_frame(self) -> pd.DataFrame:
         assert self.x_sets is not None
@@ -272,13 +271,7 @@ class ExplanationResult:
         import pandas as pd
 
         rows = np.flatnonzero(self.found)
-        after = self._answers(self.x_cfs[rows], rows)
-        if self.given is not None:
-            before, names = self.given.frame.iloc[rows], list(self.given.raw.names)
-            moved = self.given.moved(self.x_cfs[rows], rows)
-        else:
-            before = self.decode(self.x_origs[rows])
-            names, moved = self._moved_columns(before.columns, rows)
+        before, after, names, moved = self.compared(self.x_cfs[rows], rows)
         row, column = np.nonzero(moved)
         index = pd.Index(names)
         place = before.columns.get_indexer(index)[column]
@@ -291,11 +284,29 @@ class ExplanationResult:
             }
         )
 
-    def _moved_columns(self, columns: pd.Index, rows: np.ndarray) -> tuple[list[str], np.ndarray]:
+    def compared(
+        self, x: np.ndarray, rows: np.ndarray
+    ) -> tuple[pd.DataFrame, pd.DataFrame, list[str], np.ndarray]:
+        """Return rows (m,) and points (m, d) in original units, and what differs.
+
+        That is: the rows, the points, names of the p columns that may change, (m, p) bool which
+        of them did.
+        """
+        after = self._answers(x, rows)
+        if self.given is not None:
+            names = list(self.given.raw.names)
+            return self.given.frame.iloc[rows], after, names, self.given.moved(x, rows)
+        before = self.decode(np.nan_to_num(self.x_origs[rows]))
+        names, moved = self._moved_columns(before.columns, x, rows)
+        return before.set_axis(after.index, axis=0), after, names, moved
+
+    def _moved_columns(
+        self, columns: pd.Index, x: np.ndarray, rows: np.ndarray
+    ) -> tuple[list[str], np.ndarray]:
         """Return names of columns and (m, p) bool which changed, flags of gaps with their own."""
         from cel.space.distances import changed_features
 
-        moved = changed_features(self.x_origs[rows], self.x_cfs[rows], self.space)
+        moved = changed_features(self.x_origs[rows], x, self.space)
         names = [n for n in self.space.names if n in columns]
         of = self.space.names.index
         parts = [[of(f) for f in companions(self.space, n)] for n in names]
@@ -309,11 +320,28 @@ class ExplanationResult:
             parts += "".join(f", {n} {k}" for k, n in known.items())
         return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
 
+    # -- for people ------------------------------------------------------------------------
+
+    def sentences(self) -> pd.Series:
+        """Return one sentence per row in plain language, indexed like the rows."""
+        from cel.display.sentences import sentences
+
+        return sentences(self)
+
+    def show(self, rows: int = 10) -> None:
+        """Show the first rows before and after: as a table in a notebook, as text elsewhere.
+
+        Args:
+            rows: how many rows are shown.
+        """
+        from cel.display.terminal import show
+
+        show(self, rows)
+
     def _repr_html_(self) -> str:
-        lines = self.changes().head(50)
-        shown = lines.map(lambda value: visible(value) if isinstance(value, str) else value)
-        head = shown.to_html(index=False, escape=True)
-        return f"<p>{html(repr(self))}</p>{head}"
+        from cel.display.notebook import notebook_html
+
+        return notebook_html(self)
 
     # -- files -------------------------------------------------------------------------------
 
