@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,12 @@ class Suite:
     def __init__(self, name: str) -> None:
         self.scores, self.pairs = shipped_table(name), shipped_table(name, "pairs")
         self.rows = shipped_table(name, "rows")
+        means = self.pairs.groupby(["metric", "a", "b", "dataset", "model"])["win"].mean()
+        lines = means.groupby(["metric", "a", "b", "dataset"]).mean().reset_index()
+        self.wins = {
+            key: part.set_index("dataset")["win"].astype(float)
+            for key, part in lines.groupby(["metric", "a", "b"])
+        }
         self.cells = self.scores.groupby(["dataset", "model", "method", "fold"]).ngroups
 
     def gaps(self, claim: Claim, a: str, b: str) -> pd.Series:
@@ -126,13 +133,17 @@ class Suite:
         elif claim.answered:
             gap = self._both(claim.metric, a, b)
         else:
-            lines = self.pairs[self.pairs["metric"] == claim.metric]
-            table = WinTable(lines, [a, b])
-            if len(table.methods) < 2:
-                return pd.Series(dtype=float)
-            gap = pd.Series(table.wins[:, 0, 1] - 0.5, index=table.datasets).dropna()
+            gap = self.share(claim.metric, a, b) - 0.5
         regression = claim.text.startswith("Regression")
         return gap[[(d in REGRESSION) == regression for d in gap.index]]
+
+    def share(self, metric: str, a: str, b: str) -> pd.Series:
+        """By dataset, the share of rows that a wins, an unanswered row being lost."""
+        for one, other in ((a, b), (b, a)):
+            wins = self.wins.get((metric, one, other))
+            if wins is not None:
+                return wins if one == a else 1 - wins
+        return pd.Series(dtype=float)
 
     def _both(self, metric: str, a: str, b: str) -> pd.Series:
         """By dataset, the share of rows that a wins among those that both answered, less a half.
@@ -150,6 +161,7 @@ class Suite:
         return means.groupby(["dataset", "model"]).mean().groupby("dataset").mean()
 
 
+@lru_cache
 def tested(suite: Suite) -> pd.DataFrame:
     """All contrasts of all claims with exact p-values, Holm within each claim."""
     lines = []
@@ -269,9 +281,8 @@ def variants_part(suite: Suite) -> list[str]:
         both = success[[a, b]].dropna().index
         wins = []
         for metric in ("l2_hamming", "density_percentile"):
-            table = WinTable(suite.pairs[suite.pairs["metric"] == metric], [b, a])
-            ok = len(table.methods) == 2
-            wins.append(f"{np.nanmean(table.wins[:, 0, 1]):.0%}" if ok else "")
+            share = suite.share(metric, b, a)
+            wins.append(f"{share.mean():.0%}" if len(share) else "")
         ratio = np.exp(np.log(cost.loc[both, b] / cost.loc[both, a]).mean())
         share = success.loc[both].mean()
         out.append(

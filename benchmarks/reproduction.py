@@ -112,7 +112,8 @@ def page():
         *show(with_sum(verdict_counts(table, "our_method")), "method"), MISSING,
         *missing_part(table), "", PLACEBO, *show(wrong, "method"),
         f"Reproduced by this measure: {', '.join(yes) or 'none'}.",
-        f"Not reproduced: {', '.join(no)}.", "", EXPERIMENTS, *show(effects(scores, tried), "experiment"), UNTRIED,
+        f"Not reproduced: {', '.join(no)}.", "", EXPERIMENTS,
+        *show(effects(scores, tried), "experiment"), UNTRIED,
     ]  # fmt: skip
     return "\n".join(parts).rstrip() + "\n"
 
