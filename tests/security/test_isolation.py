@@ -261,3 +261,24 @@ def test_the_contract_tells_the_author(name, what, monkeypatch):
     finally:
         sys.setrecursionlimit(limit)
     untouched(hostile_methods.Honest, PROBLEMS["binary_numeric"]())
+
+
+FRESH = """
+from cel.cf_methods import METHODS
+from cel.testing.problems import PROBLEMS
+from cel.testing.untouched import Witness
+
+problem = PROBLEMS["binary_numeric"]()
+witness = Witness({"the rows": problem.x_train})
+method = METHODS.get(NAME)
+problem.explain(problem.fitted(method))
+print(witness.changes())
+"""
+
+
+@pytest.mark.parametrize("name", ["cchvae"])
+def test_the_first_training_of_a_process_is_nobodys_deed(name):
+    """torch imports its compiler at the first optimizer; the method is not told off for it."""
+    code = FRESH.replace("NAME", repr(name))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr[-500:]

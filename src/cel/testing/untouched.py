@@ -8,6 +8,7 @@ import sys
 import types
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Witness:
     """
 
     def __init__(self, things: Mapping[str, Any]) -> None:
+        _settle_torch()
         self._things = dict(things)
         self._sums = {name: _digest(thing) for name, thing in things.items()}
         self._settings, self._callables = _settings(), _callables()
@@ -44,6 +46,17 @@ class Witness:
         functions = _callables()
         out += [n for n, value in self._callables.items() if functions.get(n) is not value]
         return out
+
+
+@lru_cache(maxsize=1)
+def _settle_torch() -> None:
+    """Let torch do now what it does at the first optimizer of a process.
+
+    It imports its compiler, which wraps `torch.manual_seed` and sets a variable of the
+    environment: no deed of the method that happens to train something first. Processes that are
+    forked after this need not import it again, which takes longer than many searches.
+    """
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
 
 
 def _digest(thing: Any) -> int:
