@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 __all__ = [
-    "BudgetExceeded",
     "CelError",
     "ClusterError",
     "ConfigError",
@@ -63,10 +62,6 @@ class StoreError(CelError, OSError):
 
 class ClusterError(CelError, ConnectionError):
     """A cluster cannot be reached, or was lost; what was finished is kept."""
-
-
-class BudgetExceeded(CelError, TimeoutError):  # noqa: N818 - it ends a search, it is no mistake
-    """A time limit or a query limit was reached."""
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

@@ -7,12 +7,29 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
 
-__all__ = ["Parameters", "at_least", "check_choices", "check_positive", "check_shares"]
+__all__ = [
+    "Parameters",
+    "at_least",
+    "check_choices",
+    "check_positive",
+    "check_shares",
+    "parameter_hints",
+]
 
 
 class Parameters:
@@ -59,27 +76,47 @@ class Parameters:
 
 
 @cache
-def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Return the values of all constructor arguments that are declared as `Literal`."""
-    out: dict[str, tuple[Any, ...]] = {}
+def parameter_hints(cls: type) -> dict[str, Any]:
+    """Return the types of all constructor arguments, also of those that are handed on to bases.
+
+    >>> class Kettle:
+    ...     def __init__(self, litres: "float" = 1.0, *, lid=None) -> None: ...
+    >>> parameter_hints(Kettle)
+    {'litres': <class 'float'>, 'lid': typing.Any}
+    """
+    out: dict[str, Any] = {}
     for base in cls.__mro__:
         init = vars(base).get("__init__")
-        if init is None or base is object:
+        if base is object or not inspect.isfunction(init):
             continue
-        for name, annotation in getattr(init, "__annotations__", {}).items():
-            values = _literals(_resolved(annotation, base.__module__))
-            if values:
-                out.setdefault(name, values)
-    return out
+        for p in list(inspect.signature(init).parameters.values())[1:]:
+            hint = _resolved(p.annotation, base.__module__)
+            if p.kind is p.VAR_KEYWORD:
+                handed_on = get_args(hint)  # of Unpack[SomeDict]
+                fields = handed_on[0] if handed_on and is_typeddict(handed_on[0]) else None
+                out = get_type_hints(fields) | out if fields else out
+            elif p.kind is not p.VAR_POSITIONAL:
+                out.setdefault(p.name, hint)
+    options = getattr(cls, "_options", None)
+    return out if options is None else get_type_hints(options) | out
+
+
+@cache
+def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
+    """Return the values of all constructor arguments that are declared as `Literal`."""
+    found = {name: _literals(hint) for name, hint in parameter_hints(cls).items()}
+    return {name: values for name, values in found.items() if values}
 
 
 def _resolved(annotation: Any, module: str) -> Any:
-    """Return what an annotation stands for, None where its names exist for type checkers only."""
+    """Return what an annotation stands for, Any where its names exist for type checkers only."""
+    if annotation is inspect.Parameter.empty:
+        return Any
     holder = type("_Holder", (), {"__annotations__": {"it": annotation}, "__module__": module})
     try:
         return get_type_hints(holder, vars(sys.modules[module]))["it"]
     except NameError:
-        return None
+        return Any
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:

@@ -194,3 +194,34 @@ def test_keys_are_names_of_values():
     assert len(set(seeds)) == 200
     assert max(seeds) > 2**30
     assert seed_of("k", "fit") == 732268569
+
+
+def test_a_list_of_metrics_of_ones_own_counts_by_what_it_says(tmp_path):
+    """Its entries are the key, not the name of the file: an edited list gives other scores."""
+    seen = []
+    for text in ("metrics: [l1]", "metrics: [l2]", "metrics: [{ynn: {k: 3}}]", "metrics: [l1]"):
+        path = tmp_path / f"list{len(seen)}.yaml"
+        path.write_text(text)
+        seen.append(keys(load_suite(SUITE | {"metrics": str(path)})))
+    assert changed(seen[0], seen[1]) == changed(seen[1], seen[2]) == SCORE
+    assert changed(seen[0], seen[3]) == NOTHING  # another name of the same list
+
+
+def test_settings_and_labels_of_a_list_of_metrics_are_used(tmp_path):
+    from cel.benchmark.stages import metric_entries
+    from cel.metrics.suites import choose
+
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "metrics:\n- l1\n- ynn: {k: 3, as: near}\n- prob_plausibility: {quantile: 0.3}\n"
+    )
+    given = {"metrics": str(path), "extra_metrics": ["l1", "redundancy"]}
+    params = {"near": {"k": 4}, "redundancy": {}}
+    entries = metric_entries(load_suite(SUITE | given | {"metric_params": params}))
+    told = {c.name: (c.metric.name, dict(c.params)) for c in choose(entries)}
+    assert told == {
+        "l1": ("l1", {}),
+        "near": ("ynn", {"k": 4}),  # the suite speaks last
+        "prob_plausibility": ("prob_plausibility", {"quantile": 0.3}),
+        "redundancy": ("redundancy", {}),
+    }

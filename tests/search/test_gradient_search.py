@@ -5,7 +5,6 @@ import torch
 from cel.search import (
     Adam,
     Fista,
-    Sgd,
     gradient_search,
     row_gradient,
     search_weight,
@@ -47,7 +46,7 @@ def test_rows_that_get_nowhere_are_given_up():
         return 0 * x.sum(-1) + 1
 
     found = gradient_search(
-        flat, torch.zeros(4, 2), stepper=Sgd(0.1), project=lambda x, rows: x,
+        flat, torch.zeros(4, 2), stepper=Adam(0.1), project=lambda x, rows: x,
         accept=_accept(0.5), cost=_far, steps=500, give_up=10,
     )  # fmt: skip
     assert not found.ok.any()
@@ -62,7 +61,7 @@ def test_patience_ends_rows_whose_cost_is_negative():
         return -1 - 1e-7 * len(calls) + 0 * x.sum(-1)
 
     gradient_search(
-        _far, torch.ones(4, 2), stepper=Sgd(0.1), project=lambda x, rows: x,
+        _far, torch.ones(4, 2), stepper=Adam(0.1), project=lambda x, rows: x,
         accept=_accept(0.5), cost=creeping, steps=500, patience=10,
     )  # fmt: skip
     assert len(calls) < 15

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cel.search import Adam, Fista, LastOf, Sgd, nearest, soft_threshold
+from cel.search import Adam, Fista, LastOf, nearest, soft_threshold
 from cel.search.steppers import State
 
 ROWS = torch.arange(4)
@@ -95,13 +95,6 @@ def test_fista_goes_on_with_tiny_steps_after_its_time():
     x = torch.zeros_like(before)
     stepper.step(state, x, torch.ones_like(x), ROWS)
     torch.testing.assert_close(state.tensors["iterate"], x - 0.1 * 1e-4**0.5)
-
-
-def test_plain_steps():
-    x = start()
-    torch.testing.assert_close(path(Sgd(0.2), 1)[0], x - 0.2 * gradient(x))
-    shrunk, _ = path(Sgd(0.2, prox=lambda x, step, rows: x * step), 1)
-    torch.testing.assert_close(shrunk, (x - 0.2 * gradient(x)) * 0.2)
 
 
 def test_states_of_some_rows():

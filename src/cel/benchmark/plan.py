@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cel.benchmark.keys import key_of
@@ -11,6 +12,7 @@ from cel.benchmark.printed_form import card_of, is_constrained
 from cel.benchmark.spec import MethodSpec, Suite
 from cel.cf_methods import METHODS, BaseCounterfactualMethod
 from cel.errors import ConfigError
+from cel.metrics.suites import read_entries
 from cel.protocols import Need, Scope, Task
 
 __all__ = [
@@ -182,12 +184,18 @@ def _block(
             suite.limits.time_s, *(["without constraints"] if free else []),
         )  # fmt: skip
         score = key_of(
-            "score", STAGE_VERSION["score"], explain, density, suite.metrics,
+            "score", STAGE_VERSION["score"], explain, density, _metrics(suite),
             list(suite.extra_metrics), {k: dict(v) for k, v in suite.metric_params.items()},
             *([judges] if judges else []),
         )  # fmt: skip
         cells.append(Cell(name, fold, model, spec, explain, score))
     return Block(name, fold, model, task, split, predictor, density, tuple(cells), judges)
+
+
+def _metrics(suite: Suite) -> Any:
+    """Return what a score depends on: the name of a packaged list, the entries of one's own."""
+    own = Path(suite.metrics).is_file()
+    return read_entries(suite.metrics) if own else suite.metrics
 
 
 def paradigms_of(plan: Plan) -> dict[tuple[str, str], str]:

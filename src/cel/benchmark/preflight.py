@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import types
 import typing
@@ -14,8 +13,8 @@ from typing import Any, Literal, Union
 from cel.benchmark.named import model_class
 from cel.benchmark.plan import Plan, method_class
 from cel.benchmark.spec import MethodSpec, Suite
-from cel.cf_methods.options import Options
 from cel.errors import ConfigError, DataError, MissingDependencyError, StoreError, UnsupportedError
+from cel.parameters import parameter_hints
 from cel.registry import did_you_mean
 
 __all__ = [
@@ -152,7 +151,7 @@ def check_method_settings(spec: MethodSpec) -> None:
 
 def _check_arguments(cls: type, params: Mapping[str, Any], where: str) -> None:
     """Refuse names that no constructor of the class takes, and values of another type."""
-    known = _arguments(cls)
+    known = parameter_hints(cls)
     for name, value in params.items():
         if name not in known or name in OURS:
             shown = [n for n in known if n not in OURS]
@@ -164,43 +163,6 @@ def _check_arguments(cls: type, params: Mapping[str, Any], where: str) -> None:
                 f"{where}.{name}: {value!r} is not {_words(known[name])}, which "
                 f"{cls.__name__} wants"
             )
-
-
-def _arguments(cls: type) -> dict[str, Any]:
-    """Names and types of what the constructors of a class and its bases take."""
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        init = base.__dict__.get("__init__")
-        if init is None or base is object or not inspect.isfunction(init):
-            continue
-        hints = _hints(init)
-        for p in inspect.signature(init).parameters.values():
-            if p.kind is p.VAR_KEYWORD:
-                found |= _typed_dict(hints.get(p.name))
-            elif p.name != "self" and p.kind is not p.VAR_POSITIONAL:
-                found[p.name] = hints.get(p.name, Any)
-    if issubclass(cls, _method_base()):
-        found |= _hints(Options)
-    return found
-
-
-def _method_base() -> type:
-    from cel.cf_methods import BaseCounterfactualMethod
-
-    return BaseCounterfactualMethod
-
-
-def _hints(thing: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(thing)
-    except NameError:  # a name that only type checkers import; its type is not checked
-        return {}
-
-
-def _typed_dict(hint: Any) -> dict[str, Any]:
-    """Fields of `Unpack[SomeDict]`."""
-    inner = typing.get_args(hint)
-    return _hints(inner[0]) if inner and typing.is_typeddict(inner[0]) else {}
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -1,12 +1,31 @@
-"""Settings that every method has."""
+"""Settings that every method has, and what the template asks of a method."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, ClassVar, Protocol, TypedDict
 
 from cel.space import FeatureSpace
 
-__all__ = ["Options"]
+__all__ = ["Asked", "Options"]
+
+
+class Asked(Protocol):
+    """What reading rows and verifying answers need to know about a method."""
+
+    name: ClassVar[str]
+    takes_intervals: ClassVar[bool]
+    model: Any
+    space: FeatureSpace | None
+    tolerance: float
+
+    @property
+    def keeps_class(self) -> bool:
+        """Whether every row is to keep its predicted class."""
+        ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name."""
+        ...
 
 
 class Options(TypedDict, total=False):

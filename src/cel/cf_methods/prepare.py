@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cel.cf_methods.goals import Wish, read_goals
+from cel.cf_methods.options import Asked
 from cel.cf_methods.starts_inside import Starts, starts_inside
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
@@ -18,9 +19,6 @@ from cel.preprocessing.encoding import row_labels
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 from cel.space.target import distinct
-
-if TYPE_CHECKING:
-    from cel.cf_methods.base import BaseCounterfactualMethod
 
 __all__ = ["Prepared", "TrainingData", "encoding_of", "prepare", "training_data"]
 
@@ -94,7 +92,7 @@ class Prepared:
             yield replace(self, among=among), bound
 
 
-def encoding_of(method: BaseCounterfactualMethod) -> Encoding:
+def encoding_of(method: Asked) -> Encoding:
     """Return what a method knows about rows: its own space, its training rows, its model."""
     fitted = getattr(method, "encoding_", None) or Encoding()
     known = Encoding(space=method.space).over(fitted.over(Encoding.of(method.model)))
@@ -148,7 +146,7 @@ def _observed_space(x: np.ndarray) -> FeatureSpace:
     return space.with_changes(**changes)
 
 
-def prepare(method: BaseCounterfactualMethod, X: Any, target: Any, view: ModelView) -> Prepared:
+def prepare(method: Asked, X: Any, target: Any, view: ModelView) -> Prepared:
     """Encode the rows, predict them as they were given, and settle every row's target."""
     encoding = encoding_of(method)
     space = encoding.space
@@ -211,7 +209,7 @@ def _no_outcome(view: ModelView) -> np.ndarray:
 
 
 def _wanted(
-    method: BaseCounterfactualMethod,
+    method: Asked,
     target: Any,
     y: np.ndarray,
     view: ModelView,

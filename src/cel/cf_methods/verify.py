@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from cel.cf_methods.options import Asked
 from cel.cf_methods.prepare import Prepared
 from cel.cf_methods.query import Answer
 from cel.cf_methods.view import ModelView
@@ -17,9 +18,6 @@ from cel.result import EvaluationContext, ExplanationResult
 from cel.space.layout import TOLERANCE
 from cel.space.region import Region
 
-if TYPE_CHECKING:
-    from cel.cf_methods.base import BaseCounterfactualMethod
-
 __all__ = ["assemble"]
 
 LONGER = (1e-3, 1e-2, 5e-2)  # of a step whose outcome was lost to the digits of its columns
@@ -27,7 +25,7 @@ LEAST = (2e-6, 2e-5, 2e-4)  # of the range: shorter steps of numbers count as no
 
 
 def assemble(
-    method: BaseCounterfactualMethod,
+    method: Asked,
     prepared: Prepared,
     answers: list[tuple[Any, Answer]],
     view: ModelView,
@@ -262,17 +260,16 @@ def _logs(answers: list[tuple[Any, Answer]], prepared: Prepared) -> dict[str, An
     return logs
 
 
-def _plain_params(method: BaseCounterfactualMethod) -> dict[str, Any]:
+def _plain_params(method: Asked) -> dict[str, Any]:
     plain = (str, int, float, bool, type(None), tuple, list)
     return {k: v for k, v in method.get_params().items() if isinstance(v, plain)}
 
 
-def _context(
-    method: BaseCounterfactualMethod, prepared: Prepared, x_cfs: np.ndarray
-) -> EvaluationContext:
+def _context(method: Asked, prepared: Prepared, x_cfs: np.ndarray) -> EvaluationContext:
     density = getattr(method, "gen_model", None)
-    if getattr(method, "_split", None) is not None:
-        known = EvaluationContext.of(method._split, method.model, density)
+    split = getattr(method, "_split", None)
+    if split is not None:
+        known = EvaluationContext.of(split, method.model, density)
         return replace(known, levels=getattr(method, "levels_", None))
     train = getattr(method, "train_", None)
     model, given = method.model, prepared.given

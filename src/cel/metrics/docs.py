@@ -63,8 +63,10 @@ m = 0.6 for class 2.
 """
 
 
-PARTS = ("outcome", "proximity", "density", "outliers", "timing", "diversity", "minimality",
-         "neighbours", "robustness", "retraining", "weights", "fairness", "units")  # fmt: skip
+PARTS = (
+    "outcome", "proximity", "density", "outliers", "timing", "diversity", "minimality",
+    "neighbours", "robustness", "retraining", "weight_changes", "fairness", "rule_counts",
+)  # fmt: skip
 
 
 def render() -> str:

@@ -14,7 +14,7 @@ from cel.errors import ConfigError
 from cel.metrics.base import METRICS, Metric
 from cel.registry import did_you_mean
 
-__all__ = ["Choice", "choose", "packaged_suites", "read_suite"]
+__all__ = ["Choice", "choose", "packaged_suites", "read_entries", "read_suite"]
 
 Entry = str | Mapping[str, Any]
 
@@ -80,6 +80,11 @@ def packaged_suites() -> list[str]:
 
 def read_suite(conf_path: str | os.PathLike[str]) -> tuple[Choice, ...]:
     """Read a suite: a packaged name such as "default.yaml" or "default", or a file of your own."""
+    return choose(read_entries(conf_path))
+
+
+def read_entries(conf_path: str | os.PathLike[str]) -> list[Entry]:
+    """Read the entries of a suite as they are written: names, settings and `as:`."""
     path = Path(conf_path)
     if not path.is_file():
         name = path.name if path.suffix else f"{path.name}.yaml"
@@ -91,4 +96,7 @@ def read_suite(conf_path: str | os.PathLike[str]) -> tuple[Choice, ...]:
     for key in content:
         if key != "metrics":
             raise ConfigError(f"{path.name}: unknown key {key!r}; did you mean 'metrics'?")
-    return choose(content.get("metrics") or [])
+    entries = content.get("metrics") or []
+    if isinstance(entries, str) or not isinstance(entries, Sequence):
+        raise ConfigError(f"{path.name}: metrics must be a list of names, got {entries!r}")
+    return list(entries)

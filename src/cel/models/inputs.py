@@ -72,7 +72,9 @@ def read_rows(data: Any, y: Any, space: FeatureSpace | None, valid: Any) -> FitR
     )
 
 
-def as_matrix(X: Any, *, pipeline: Any = None, width: int | None = None) -> Tensor:
+def as_matrix(
+    X: Any, *, pipeline: PreprocessingPipeline | None = None, width: int | None = None
+) -> Tensor:
     """Return encoded rows as a finite (n, d) tensor; a DataFrame goes through `pipeline`.
 
     Floating tensors and arrays keep float64; everything else becomes float32.
@@ -162,7 +164,9 @@ def _check_width(X: Tensor, space: FeatureSpace | None) -> None:
         raise DataError(f"the space has {space.width} columns, the rows have {X.shape[1]}")
 
 
-def _read_pair(valid: Any, pipeline: Any, width: int) -> tuple[Tensor | None, np.ndarray | None]:
+def _read_pair(
+    valid: Any, pipeline: PreprocessingPipeline | None, width: int
+) -> tuple[Tensor | None, np.ndarray | None]:
     if valid is None:
         return None, None
     X, y = valid

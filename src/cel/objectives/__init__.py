@@ -5,25 +5,21 @@ from __future__ import annotations
 from cel.objectives.terms import (
     cross_entropy,
     density_shortfall,
-    elastic_net,
     hinge,
     probability_margin,
     reconstruction_error,
     safe_norm,
     squared_error,
     squared_probability_gap,
-    weighted_l1,
 )
 
 __all__ = [
     "cross_entropy",
     "density_shortfall",
-    "elastic_net",
     "hinge",
     "probability_margin",
     "reconstruction_error",
     "safe_norm",
     "squared_error",
     "squared_probability_gap",
-    "weighted_l1",
 ]

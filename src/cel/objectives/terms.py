@@ -8,14 +8,12 @@ from torch import Tensor
 __all__ = [
     "cross_entropy",
     "density_shortfall",
-    "elastic_net",
     "hinge",
     "probability_margin",
     "reconstruction_error",
     "safe_norm",
     "squared_error",
     "squared_probability_gap",
-    "weighted_l1",
 ]
 
 
@@ -49,20 +47,6 @@ def squared_error(values: Tensor, target: Tensor) -> Tensor:
 def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
     """`-log p_t` for scores (n, K) and wanted classes (n,)."""
     return torch.nn.functional.cross_entropy(scores, target, reduction="none")
-
-
-def weighted_l1(delta: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-    """`sum(weight |delta|)`; with weight 1 / MAD the distance of Wachter et al. (2018)."""
-    return (delta.abs() * weight).sum(-1)
-
-
-def elastic_net(delta: Tensor, beta: float) -> Tensor:
-    """`beta |delta|_1 + |delta|_2^2`.
-
-    >>> elastic_net(torch.tensor([[1.0, -2.0]]), 0.5)
-    tensor([6.5000])
-    """
-    return beta * delta.abs().sum(-1) + delta.square().sum(-1)
 
 
 def safe_norm(delta: Tensor) -> Tensor:

@@ -34,7 +34,6 @@ def bibtex(suite: str, version: str, year: int, commit: str = "") -> str:
         "year": str(year),
         "version": version,
         "note": f"Benchmark suite {_plain(suite)}" + (f", commit {commit[:12]}" if commit else ""),
-        "url": "https://github.com/ofurman/counterfactuals",
     }
     lines = [f"  {name:<8}= {{{value}}}," for name, value in fields.items()]
     return "\n".join([PAPER, "", f"@software{{cel_{key}_{year},", *lines, "}"])

@@ -8,7 +8,7 @@ from cel.search.gradient import Found, gradient_search, row_gradient
 from cel.search.memo import LastOf
 from cel.search.nearest_rows import nearest
 from cel.search.sparsify import revert_features
-from cel.search.steppers import Adam, Fista, Sgd, soft_threshold
+from cel.search.steppers import Adam, Fista, soft_threshold
 from cel.search.streams import RowStreams
 from cel.search.weight_growth import search_weight
 
@@ -19,7 +19,6 @@ __all__ = [
     "Found",
     "LastOf",
     "RowStreams",
-    "Sgd",
     "bisect_to_boundary",
     "gradient_search",
     "nearest",

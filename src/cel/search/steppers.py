@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Adam", "Fista", "Prox", "Sgd", "State", "Stepper", "soft_threshold"]
+__all__ = ["Adam", "Fista", "Prox", "State", "Stepper", "soft_threshold"]
 
 Prox = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(point (a, d), step size (a, d) or (a, 1), row numbers (a,)) -> point after the proximal map."""
@@ -49,25 +49,6 @@ class Stepper(Protocol):
     def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
         """Return the moved rows; `state` is updated in place."""
         ...
-
-
-@dataclass(frozen=True)
-class Sgd:
-    """Plain gradient steps, followed by a proximal map if one is given."""
-
-    lr: float = 0.1
-    prox: Prox | None = None
-
-    def start(self, x: Tensor) -> State:
-        """Return a fresh state."""
-        return State()
-
-    def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
-        """Return `prox(x - lr * grad)`."""
-        moved = x - self.lr * grad
-        if self.prox is None:
-            return moved
-        return self.prox(moved, torch.full_like(x[:, :1], self.lr), rows)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cel.errors import ConfigError
-from cel.preprocessing import without_gaps
+from cel.preprocessing import PreprocessingPipeline, without_gaps
 from cel.preprocessing.imputer import FLAG
 from cel.space import Feature, FeatureSpace
 
@@ -96,7 +96,12 @@ class Wording:
     """
 
     def __init__(
-        self, space: FeatureSpace, pipeline: Any, low: np.ndarray, high: np.ndarray, base: Any
+        self,
+        space: FeatureSpace,
+        pipeline: PreprocessingPipeline | None,
+        low: np.ndarray,
+        high: np.ndarray,
+        base: Any,
     ) -> None:
         self.space, self.pipeline = space, pipeline
         self.low, self.high = np.asarray(low, float), np.asarray(high, float)
@@ -108,6 +113,7 @@ class Wording:
         columns = self.space.numeric_columns
         for row, part in zip(rows, parts, strict=True):
             row[columns] = part[columns]
+        assert self.pipeline is not None
         return self.pipeline.inverse_transform(rows)
 
     def _learn_lines(self) -> dict[str, tuple[float, float]]:

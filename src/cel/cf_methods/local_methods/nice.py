@@ -12,7 +12,7 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import DensityModel, Need
 from cel.search import bisect_to_boundary, revert_features
 from cel.search.gradient import RowFunction
 from cel.search.introduce import introduce_features
@@ -77,7 +77,7 @@ class NICE(LocalMixin, BaseCounterfactualMethod):
         justified: bool = True,
         donors: int = 1,
         finish: bool = False,
-        gen_model: Any = None,
+        gen_model: DensityModel | None = None,
         autoencoder: Any = None,
         **options: Unpack[Options],
     ) -> None:
@@ -159,8 +159,9 @@ class NICE(LocalMixin, BaseCounterfactualMethod):
             return lambda x, rows: (
                 (self.autoencoder.decode(self.autoencoder.encode(x), x) - x).square().sum(1)
             )
-        if self.gen_model is not None:
-            return lambda x, rows: -self.gen_model.log_prob(x, query.target[rows])
+        density = self.gen_model
+        if density is not None:
+            return lambda x, rows: -density.log_prob(x, query.target[rows])
         return lambda x, rows: self.pool_.crowd(x, query.target[rows], CROWD)
 
     def _why(self, query: Query, near: Neighbours) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ def find_context(
     *,
     target: Target | str | None,
     space: FeatureSpace | None,
-    pipeline: Any,
+    pipeline: PreprocessingPipeline | None,
     names: Sequence[str] | None = None,
 ) -> Encoding:
     """Read what `data` knows; what is given explicitly comes first.
@@ -70,7 +70,7 @@ def _from_frame(
     frame: pd.DataFrame,
     target: Target | str | None,
     space: FeatureSpace | None,
-    pipeline: Any,
+    pipeline: PreprocessingPipeline | None,
     names: Sequence[str] | None,
 ) -> Encoding:
     if isinstance(target, str):

@@ -26,7 +26,7 @@ from cel.models.adapters.own_units import OwnUnits
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import as_matrix
 from cel.models.layers import FrozenModule
-from cel.preprocessing import Encoded, Encoding
+from cel.preprocessing import Encoded, Encoding, PreprocessingPipeline
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
 
@@ -42,7 +42,7 @@ def wrap(
     *,
     target: Target | str | None = None,
     space: FeatureSpace | None = None,
-    pipeline: Any = None,
+    pipeline: PreprocessingPipeline | None = None,
     task: Task | str | None = None,
     classes: Sequence[Any] | None = None,
     output: Output = "auto",

@@ -12,7 +12,7 @@ from cel.cf_methods.base import METHODS, BaseCounterfactualMethod, LocalMixin, O
 from cel.cf_methods.local_methods.auto.plans import PLANS, Stage, Wish, kind_of
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.errors import CelError
-from cel.protocols import Need, Proof, Support, Task
+from cel.protocols import DensityModel, Need, Proof, Support, Task
 from cel.search import Budget, Found
 from cel.space.distances import mad_scale
 
@@ -52,7 +52,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
         model: Any,
         *,
         want: Wish = "near",
-        gen_model: Any = None,
+        gen_model: DensityModel | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)

@@ -14,7 +14,7 @@ from cel.cf_methods.local_methods.face.walk_graph import GraphReach, WalkGraph
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive, check_shares
-from cel.protocols import Need
+from cel.protocols import DensityModel, Need
 from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 from cel.space.region import Region
@@ -72,7 +72,7 @@ class FACE(LocalMixin, BaseCounterfactualMethod):
         quantile: float = 0.1,
         likeness: float = 0.05,
         max_rows: int = 8000,
-        gen_model: Any = None,
+        gen_model: DensityModel | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)

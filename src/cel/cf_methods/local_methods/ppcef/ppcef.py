@@ -22,7 +22,7 @@ from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.view import ModelView
 from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.parameters import check_positive, check_shares
-from cel.protocols import Need, Support
+from cel.protocols import DensityModel, Need, Support
 from cel.search import Found
 from cel.space import FeatureSpace
 
@@ -81,7 +81,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         self,
         model: Any,
         *,
-        gen_model: Any,
+        gen_model: DensityModel,
         quantile: float = 0.5,
         init: Literal["row", "nearest_plausible"] = "row",
         solver: Literal["auto", "gradient"] = "auto",
