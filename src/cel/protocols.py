@@ -46,6 +46,7 @@ class Need(StrEnum):
     TRAIN_ROWS = "train_rows"
     LINEAR_MODEL = "linear_model"
     TREES = "trees"
+    RELU = "relu"
 
 
 class Support(StrEnum):

@@ -227,6 +227,11 @@ class BaseCounterfactualMethod(Parameters, ABC):
                 f"{who} needs a tree ensemble; {type(self.model).__name__} is none. Wrap one with "
                 "cel.wrap(model, data), or use a method without that need"
             )
+        if Need.RELU in self.needs and view.relu() is None:
+            raise UnsupportedError(
+                f"{who} needs a ReLU network; {type(self.model).__name__} is none. Wrap a "
+                "torch.nn.Sequential of Linear and ReLU layers, or use a method without that need"
+            )
         if Need.DENSITY in self.needs and getattr(self, "gen_model", None) is None:
             raise MissingInputError(f"{who} needs a density; pass gen_model=")
         kinds = {Support(f.kind) for f in space}

@@ -16,6 +16,7 @@ from cel.search import Budget
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cel.models.relu_view import ReluView
     from cel.models.trees import TreeView
     from cel.preprocessing import GivenRows
     from cel.space import FeatureSpace
@@ -208,6 +209,21 @@ class ModelView:
         Raises `UnsupportedError` with the reason for a foreign model whose trees cannot be read.
         """
         read = getattr(self.model, "trees_", None)
+        return None if read is None else read()
+
+    def relu(self) -> ReluView | None:
+        """Return the layers behind the scores of a ReLU network, or None for another model.
+
+        A linear model is a network without hidden layers. Raises `UnsupportedError` with the
+        reason for a foreign module whose layers cannot be read.
+        """
+        parts = self.linear()
+        if parts is not None:
+            from cel.models.relu_view import ReluView
+
+            weight, bias = (t.detach().double().cpu() for t in parts)
+            return ReluView(((weight, bias),))
+        read = getattr(self.model, "relu_", None)
         return None if read is None else read()
 
     def linear(self) -> tuple[Tensor, Tensor] | None:

@@ -32,7 +32,7 @@ from cel.solvers.choice_programs import (
     tidy,
 )
 
-__all__ = ["ChoicePrograms", "ChoiceStates", "Chosen", "cheapest_choices"]
+__all__ = ["ChoicePrograms", "ChoiceStates", "Chosen", "cheapest_choices", "split_parts"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,7 +109,7 @@ def cheapest_choices(
         narrow = rest_.pick((rest_.split < 0) & ~lost & (rest_.upper > rest_.lower).any(1))
         np.fmin.at(unsure, narrow.row, narrow.floor)
         open_ = evaluate(
-            p, ChoiceStates.join([top.pick(top.row < 0), *children, *_split(p, rest_)])
+            p, ChoiceStates.join([top.pick(top.row < 0), *children, *split_parts(p, rest_)])
         )
         spare.offer(open_)
         queue = ChoiceStates.join([queue.pick(rest), open_])
@@ -168,7 +168,7 @@ def _roots(p: ChoicePrograms) -> ChoiceStates:
     return tidy(p, states)
 
 
-def _split(p: ChoicePrograms, s: ChoiceStates) -> list[ChoiceStates]:
+def split_parts(p: ChoicePrograms, s: ChoiceStates) -> list[ChoiceStates]:
     """Return the parts of states that are not whole; together they miss no choice."""
     s = s.pick(s.split >= 0)
     q = p.w.shape[2]

@@ -224,7 +224,8 @@ def queries(cls: Method, p: ToyProblem) -> None:
 
 def declared(cls: Method, p: ToyProblem) -> None:
     """What is not among `needs` is not used: gradients, weights, trees, training rows, density."""
-    who, inside = cls.__name__, {Need.GRADIENTS, Need.LINEAR_MODEL, Need.TREES}
+    who = cls.__name__
+    inside = {Need.GRADIENTS, Need.LINEAR_MODEL, Need.TREES, Need.RELU}
     if Need.DENSITY not in cls.needs and "gen_model" in p.build(cls).get_params():
         message = f"{who} uses a density but does not declare Need.DENSITY"
         _works(p, p.fitted(cls, gen_model=None), message)
@@ -234,7 +235,7 @@ def declared(cls: Method, p: ToyProblem) -> None:
     hidden = replace(p, model=BlackBox(p.model))
     if not inside & cls.needs and applicable(cls, hidden) is None:
         message = f"{who} looks inside the model but does not declare Need.GRADIENTS, "
-        _works(hidden, hidden.fitted(cls), f"{message}LINEAR_MODEL or TREES")
+        _works(hidden, hidden.fitted(cls), f"{message}LINEAR_MODEL, TREES or RELU")
 
 
 def _works(p: ToyProblem, method: Any, message: str) -> None:

@@ -25,12 +25,14 @@ class OwnUnits:
         take: (k,) encoded column of each of the module's columns.
         scale: (k,) what it is multiplied by.
         shift: (k,) what is added.
+        width: number of encoded columns.
     """
 
     features: tuple[Feature, ...]
     take: Tensor
     scale: Tensor
     shift: Tensor
+    width: int
 
     @classmethod
     def of(cls, encoding: Encoding) -> OwnUnits:
@@ -59,12 +61,18 @@ class OwnUnits:
             take += columns
             scales += [scale] * len(columns)
             shifts += [shift] * len(columns)
-        numbers = (torch.tensor(v, dtype=torch.float64) for v in (scales, shifts))
-        return cls(features, torch.tensor(take), *numbers)
+        scale_, shift_ = (torch.tensor(v, dtype=torch.float64) for v in (scales, shifts))
+        return cls(features, torch.tensor(take), scale_, shift_, space.width)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return encoded rows (n, d) in the units of the table, (n, k)."""
         return x[:, self.take.to(x.device)] * self.scale.to(x) + self.shift.to(x)
+
+    def encoded(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a first layer (out, k), (out,) of the module as one over encoded rows."""
+        out = torch.zeros(len(weight), self.width, dtype=weight.dtype)
+        out.index_add_(1, self.take, weight * self.scale.to(weight))
+        return out, bias + weight @ self.shift.to(weight)
 
     def of_table(self, frame: pd.DataFrame) -> Tensor:
         """Return the rows of a raw table as they are, (n, k) float32."""

@@ -26,6 +26,7 @@ from cel.models.adapters.own_units import OwnUnits
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import as_matrix
 from cel.models.layers import FrozenModule
+from cel.models.relu_view import ReluView, module_layers
 from cel.preprocessing import Encoded, Encoding, PreprocessingPipeline
 from cel.protocols import Task
 from cel.space import FeatureSpace, Target
@@ -327,6 +328,24 @@ class WrappedModule(WrappedModel):
         if self._units is not None and isinstance(X, pd.DataFrame):
             return self._outputs(self._units.of_table(X))
         return self.logits(as_matrix(X, pipeline=self.pipeline_, width=self.n_features_in_))
+
+    def relu_(self) -> ReluView:
+        """Return the module's layers over encoded rows, read anew and checked.
+
+        Raises `UnsupportedError` with the reason where it is no chain of Linear and ReLU layers.
+        """
+        who = type(self.model).__name__
+        if self.task is Task.CLASSIFICATION and self._call.output == "proba":
+            raise UnsupportedError(f"{who} gives probabilities; its last layer is not linear")
+        layers = module_layers(self.model, who)
+        if self._units is not None:
+            layers[0] = self._units.encoded(*layers[0])
+        if self.task is Task.CLASSIFICATION:
+            weight, bias = layers[-1]
+            if len(bias) == 1:
+                weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
+            layers[-1] = weight[self._inverse], bias[self._inverse]
+        return ReluView(tuple(layers)).check(self.logits, who)
 
     @property
     def reads_tables(self) -> bool:

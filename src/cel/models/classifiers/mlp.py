@@ -9,11 +9,12 @@ from torch import nn
 
 from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
 from cel.models.layers import Network
+from cel.models.relu_network import ReluMixin
 
 __all__ = ["MLPClassifier"]
 
 
-class MLPClassifier(ClassifierPytorchMixin, PytorchBase):
+class MLPClassifier(ReluMixin, ClassifierPytorchMixin, PytorchBase):
     """ReLU network with softmax outputs, fitted by cross entropy.
 
     Args:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from cel.models.base import PytorchBase, RegressionPytorchMixin, TrainOptions
 from cel.models.layers import Network
+from cel.models.relu_network import ReluMixin
 
 __all__ = ["MLPRegressor"]
 
 
-class MLPRegressor(RegressionPytorchMixin, PytorchBase):
+class MLPRegressor(ReluMixin, RegressionPytorchMixin, PytorchBase):
     """ReLU network with one output per target, fitted by squared error.
 
     Args:

@@ -82,15 +82,20 @@ class Recourse:
         beta: float,
         kind: str = "l1_mad",
         ranks: Percentiles | None = None,
+        linear: bool = True,
     ) -> Recourse:
-        """Build the programs `margin >= aim` of all rows."""
+        """Build the programs `margin >= aim` of all rows.
+
+        Without `linear` their forms are the relations of the space alone: what the model demands
+        is added elsewhere.
+        """
         region, space = query.region, query.region.space
         percentile = kind != "l1_mad"
         labels = tuple(f for f in space if _is_label(f, space, percentile))
         numbers = np.array(
             [f.columns[0] for f in space if not _is_label(f, space, percentile)], dtype=np.int64
         )
-        w, gap = _forms(query, aim)
+        w, gap = _forms(query, aim) if linear else _related(query)
         options = [_options(f, region, ranks) for f in labels]
         k = max((len(v[0]) for v, _ in options), default=1)
         n = len(query)
@@ -133,6 +138,17 @@ class Recourse:
         )
         return replace(self, programs=replace(self.programs, price=price))
 
+    def choices(self, x: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return offsets (n, q) and options (n, g) of decodable points (n, d)."""
+        at = x.double().cpu().numpy()
+        offset = (at - self.region.origin.double().cpu().numpy())[:, self.numbers]
+        option = np.zeros((len(at), len(self.labels)), dtype=np.int64)
+        for i, f in enumerate(self.labels):
+            far = np.abs(self.values[i] - at[:, None, list(f.columns)]).max(2)
+            known = np.isfinite(self.programs.price[:, i, : far.shape[1]])
+            option[:, i] = np.where(known, far, np.inf).argmin(1)
+        return offset, option
+
     def points(self, offset: np.ndarray, option: np.ndarray) -> Tensor:
         """Return the points (n, d) of offsets (n, q) and options (n, g); NaN offsets stay NaN."""
         x = self.region.origin.double().cpu().numpy().copy()
@@ -160,13 +176,16 @@ def _forms(query: Query, aim: float) -> tuple[np.ndarray, np.ndarray]:
     other = others + (others >= target[:, None])
     w = weight[target][:, None] - weight[other]
     gap = aim - (w * x[:, None]).sum(2) - (bias[target][:, None] - bias[other])
-    relations = query.region.layout.relations.double().cpu()
-    if len(relations):
-        left = x @ relations.T
-        bound = torch.maximum(left, query.region.layout.bounds.double().cpu())
-        w = torch.cat([w, -relations.expand(len(x), -1, -1)], 1)
-        gap = torch.cat([gap, left - bound], 1)
-    return w.numpy(), gap.numpy()
+    related, room = _related(query)
+    return np.concatenate([w.numpy(), related], 1), np.concatenate([gap.numpy(), room], 1)
+
+
+def _related(query: Query) -> tuple[np.ndarray, np.ndarray]:
+    """Return the relations of the space as demands (n, r, d) on changes, and their gaps (n, r)."""
+    x, relations = query.x.double().cpu(), query.region.layout.relations.double().cpu()
+    left = x @ relations.T
+    bound = torch.maximum(left, query.region.layout.bounds.double().cpu())
+    return -relations.expand(len(x), -1, -1).numpy(), (left - bound).numpy()
 
 
 def _intervals(region: Region, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

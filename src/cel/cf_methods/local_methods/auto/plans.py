@@ -68,7 +68,11 @@ PLANS: dict[tuple[Kind, Task], tuple[Stage, ...]] = {
     ("black_box", Task.CLASSIFICATION): (_REAL, _DONORS, _CLOSE_DONORS, _SPHERES, _LAST),
     ("linear", Task.REGRESSION): (Stage(method="wachter"), Stage(method="globe_ce")),
     ("trees", Task.REGRESSION): (Stage(method="cells"), Stage(method="cearm")),
-    ("differentiable", Task.REGRESSION): (Stage(method="wachter"), Stage(method="cearm")),
+    ("differentiable", Task.REGRESSION): (
+        Stage(method="exact_relu", wishes=("proof",), every=True),
+        Stage(method="wachter"),
+        Stage(method="cearm"),
+    ),
     ("black_box", Task.REGRESSION): (Stage(method="cearm"), Stage(method="tcrex")),
 }
 """What is tried for a kind of model, in order."""
