@@ -216,7 +216,7 @@ def test_the_first_view_tells_the_story(watched):
 
 def test_tables_sort_search_and_hide_columns(watched):
     page, panel = watched.page, watched.open("leaderboard")
-    column = "#board-local tbody tr td:nth-of-type(3)"
+    column = "#board-local tbody tr td:nth-of-type(4)"
     page.click("#sort-board-local-l2_hamming")
     ranks = [float(t.split("\n")[0]) for t in panel.locator(column).all_inner_texts()]
     assert ranks == sorted(ranks)
@@ -230,6 +230,8 @@ def test_tables_sort_search_and_hide_columns(watched):
     names = panel.locator("#board-local tbody th").all_inner_texts()
     assert names
     assert all("c" in n.lower() for n in names)
+    page.fill("#search-board-local", "latent")
+    assert panel.locator("#board-local tbody th").all_inner_texts() == ["CCHVAE"]
     page.fill("#search-board-local", "")
     before = panel.locator("#board-local thead th").count()
     page.click("#choose-board-local")
@@ -249,8 +251,8 @@ def test_criteria_and_weights_change_the_order(watched):
     page.select_option("#weight-ms_per_row", "3")
     assert watched.focus == "weight-ms_per_row"
     heads = panel.locator("#board-local thead th").all_inner_texts()
-    assert len(heads) == 3
-    assert "ms per row" in heads[2]
+    assert len(heads) == 4
+    assert "ms per row" in heads[3]
     order = panel.locator("#board-local tbody th").all_inner_texts()
     assert sorted(order) == sorted(first)
     assert order != first

@@ -72,6 +72,9 @@ EXPECTED = {
                             "nearest"},
     "trees_regression": {"cells", "exact_tree", "live_regions", "cearm"},
 }  # fmt: skip
+for _name in ("binary_numeric", "mixed", "three_classes", "related", "table"):
+    EXPECTED[_name] |= {"group_ppcef", "dicoflex"}
+EXPECTED["black_box"] |= {"dicoflex"}
 
 
 @pytest.mark.parametrize("problem", EXPECTED)

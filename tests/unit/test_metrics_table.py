@@ -134,7 +134,14 @@ TABLE: dict[str, Any] = {
     "retraining_seeds": [1, 1, 1],
     "retraining_bootstrap": [1, 1, 1],
     "retraining_leave_out": [1, 1, 1],
+    "retraining_folds": [1, 1, 1],
+    "retraining_perturbed": [1, 1, 1],
+    # Jobs b and c, the job hidden: 0.7, 0.9, 0.6 in class 1; 0.9, 1.2, 1.2 in class 2; they meet
+    # at 0.9167. The answers have 1.1, 1.1 and 0.9 without their jobs.
+    "retraining_shift": [1, 1, 0],
     "delta_validity": [0, 1, 1],
+    # The margin to class 1 is 4 (score - 1), a change of weights takes 2 delta (|x|_1 + 1) off.
+    "certified_margin": [0.4 / 8.2, 1.2 / 8.2, 0.4 / 7.8],
     "cost_gap": 0.4 - (0.175 + 0.25) / 2,
     "effectiveness_gap": 2 / 5 - 1 / 4,
     "effectiveness_auc": [0.825, 0.6, 0, 0, 0, 0.75, 0, 0, 0],
@@ -369,8 +376,16 @@ MUTANTS = [
     mutant("instability", "not normalised", lambda ev: np.array([0.15, 0.55, 0.3])),
     *[
         mutant(f"retraining_{mode}", "original rows", lambda ev: ev.predict(ev.x) == ev.target)
-        for mode in ("seeds", "bootstrap", "leave_out")
+        for mode in ("seeds", "bootstrap", "leave_out", "folds", "perturbed")
     ],
+    mutant("retraining_shift", "original rows", lambda ev, feature: ev.predict(ev.x) == ev.target),
+    mutant(
+        "retraining_shift", "all rows", lambda ev, feature: function_of("retraining_seeds")(ev)
+    ),
+    mutant(
+        "certified_margin", "one side moves", lambda ev: 2 * function_of("certified_margin")(ev)
+    ),
+    mutant("certified_margin", "yes or no", lambda ev: function_of("delta_validity")(ev)),
     mutant("delta_validity", "no change of weights", lambda ev, delta: ev.predicted == ev.target),
     mutant("delta_validity", "biases do not move", without_bias),
     mutant("cost_gap", "largest mean", gap_of([0.4, 0])),

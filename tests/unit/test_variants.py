@@ -14,6 +14,7 @@ from cel.errors import ConfigError
 from cel.testing.problems import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
+SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000}
 
 PUBLISHED = {
     "wachter": {"solver": "gradient", "loss": "squared_prob"},
@@ -21,6 +22,7 @@ PUBLISHED = {
     "dice": {"select": "first"},
     "cchvae": {},
     "ppcef": {"solver": "gradient"},
+    "dicoflex": {"flow": "maf", "hidden": 16, "norms": (2.0,), "patience": 50, "epochs": 60},
     "revise": {"rounds": 1, "steps": 1000},
     "cem": {"pn_constraint": "two-sided", "threshold": "paper", "kappa": 0.2},
     "cegp": {"search": "c"},
@@ -35,6 +37,9 @@ PUBLISHED = {
         "completion": "clip", "n_rules": 1, "actionable": False, "confidence": 0.0,
         "max_leaf_nodes": 8,
     },
+    "group_ppcef": SHIFTS,
+    "group_ppcef_global": {"level": "global", **SHIFTS},
+    "group_ppcef_local": {"level": "local", **SHIFTS},
 }  # fmt: skip
 
 

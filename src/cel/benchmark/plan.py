@@ -201,7 +201,8 @@ def _metrics(suite: Suite) -> Any:
 def paradigms_of(plan: Plan) -> dict[tuple[str, str], str]:
     """Return {(dataset, label): regression, local, global or group}.
 
-    GLANCE with one action is a global method, under any label.
+    GLANCE with one action is a global method, under any label; PPCEF for groups is what its
+    level says.
     """
     scopes = {m.label: _line_scope(m, plan.facts[m.method]) for m in plan.suite.methods}
     tasks = {b.dataset: b.task for b in plan.blocks}
@@ -213,6 +214,8 @@ def paradigms_of(plan: Plan) -> dict[tuple[str, str], str]:
 
 
 def _line_scope(spec: MethodSpec, facts: MethodFacts) -> str:
+    if spec.method == "group_ppcef":
+        return str(spec.params.get("level", facts.scope.value))
     one_action = spec.method == "glance" and spec.params.get("n_actions") == 1
     return "global" if one_action else facts.scope.value
 

@@ -329,7 +329,9 @@ class Workbench:
         result = ExplanationResult.from_parquet(path).with_context(self.context())
         references = self._made.setdefault("references", References())
         entries = metric_entries(self.suite)
-        scores = MetricsOrchestrator(metrics=entries, references=references).compute(result)
+        recorded = np.concatenate([self.split.train.y, self.split.valid.y])
+        judge = MetricsOrchestrator(metrics=entries, references=references)
+        scores = judge.compute(result, labels=recorded)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
             _write_scores(folder, scores, result)
             write_rows(folder, scores, self.suite.extra_metrics)

@@ -40,13 +40,16 @@ class Variant:
 
 
 def _published(name: str, what: str, departs: str = "", /, **params: Any) -> Variant:
-    of = "glance" if name == "glance_global" else name
+    of = name.removesuffix("_global").removesuffix("_local")
     return Variant(name=name, method=of, params=params, published=True, what=what, departs=departs)
 
 
 def _ours(name: str, of: str, what: str, /, **params: Any) -> Variant:
     return Variant(name=name, method=of, params=params, what=what)
 
+
+# Of the authors' configuration: distance, validity, plausibility, choice, groups, difference.
+_SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000}
 
 _ALL = [
     _published(
@@ -101,6 +104,17 @@ _ALL = [
         steps=1000,
     ),
     _ours("revise_searched", "revise", "the weight of the distance searched for each row"),
+    _published(
+        "dicoflex",
+        "draws from an autoregressive flow trained on rows and their nearest rows of the class",
+        "neighbours keep the constraints of their row; only valid draws are answers",
+        flow="maf",
+        hidden=16,
+        norms=(2.0,),
+        patience=50,
+        epochs=60,
+    ),
+    _ours("dicoflex_coupling", "dicoflex", "a coupling flow, for three exponents of the distance"),
     _published(
         "ppcef",
         "Adam on |x' - x| + alpha (validity + plausibility) under a flow",
@@ -201,6 +215,29 @@ _ALL = [
         confidence=0.0,
         max_leaf_nodes=8,
     ),
+    _published(
+        "group_ppcef",
+        "shifts shared by groups, fitted under a flow together with who takes which; each row "
+        "the cheapest shift that leads to a plausible place",
+        "shifts are fitted on training rows and carried to new ones; magnitudes of new rows are "
+        "searched; shifts start at mean ways to plausible rows",
+        **_SHIFTS,
+    ),
+    _published(
+        "group_ppcef_global",
+        "the same with one shift for all rows",
+        "as group_ppcef",
+        level="global",
+        **_SHIFTS,
+    ),
+    _published(
+        "group_ppcef_local",
+        "the same with one shift for each row: PPCEF with this distance and these weights",
+        "the box holds",
+        level="local",
+        **_SHIFTS,
+    ),
+    _ours("group_ppcef_near", "group_ppcef", "the distance weighted ten thousand times as much"),
     _ours(
         "tcrex_donor",
         "tcrex",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cel.metrics import (
+    data_shift,
     density,
     diversity,
     fairness,
@@ -26,6 +27,7 @@ from cel.metrics.scores import Scores
 from cel.metrics.suites import packaged_suites
 
 _REGISTERED = (
+    data_shift,
     density,
     diversity,
     fairness,

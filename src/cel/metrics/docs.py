@@ -25,6 +25,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "effectiveness_gap": {"min_rows": 1},
         "lof": {"k": 3},
         "lof_median": {"k": 3},
+        "retraining_shift": {"feature": "job"},
         "ynn": {"k": 3},
     }
 )  # defaults are meant for more than twelve training rows
@@ -65,7 +66,8 @@ m = 0.6 for class 2.
 
 PARTS = (
     "outcome", "proximity", "density", "outliers", "timing", "diversity", "minimality",
-    "neighbours", "robustness", "retraining", "weight_changes", "fairness", "rule_counts",
+    "neighbours", "robustness", "retraining", "data_shift", "weight_changes", "fairness",
+    "rule_counts",
 )  # fmt: skip
 
 

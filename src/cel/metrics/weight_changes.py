@@ -16,10 +16,12 @@ from cel.protocols import Task
 if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
 
-__all__ = ["delta_validity", "linear_layers", "worst_margin"]
+__all__ = ["certified_margin", "delta_validity", "linear_layers", "worst_margin"]
 
 SILENT = (nn.Dropout, nn.Identity, nn.Flatten)
 Layers = list[tuple[Tensor, Tensor]]
+LARGEST = 1.0  # change of a weight that is looked at
+HALVINGS = 30
 
 
 @metric(
@@ -39,11 +41,40 @@ def delta_validity(ev: Evaluation, delta: float = 0.005) -> np.ndarray:
     if delta < 0:
         raise ConfigError(f"delta must not be negative, got {delta}")
     x = torch.as_tensor(ev.cf, dtype=torch.float64)
+    holds = _certified(ev, x, torch.full_like(x[:, 0], delta))
+    return holds.numpy().astype(np.float64)
+
+
+@metric(
+    "certified_margin",
+    better="higher",
+    unit="weight",
+    rows="found",
+    needs={"model"},
+    tasks={Task.CLASSIFICATION},
+    meaning="How much every weight of the model may change before the answer can fail.",
+    formula="largest delta <= 1 for which delta_validity proves the answer, by bisection",
+    reference="Jiang et al., 2023; Gowal et al. (IBP), 2018",
+)
+def certified_margin(ev: Evaluation) -> np.ndarray:
+    """The largest proved change of weights of each answer, 0 where none is proved."""
+    x = torch.as_tensor(ev.cf, dtype=torch.float64)
+    low, high = torch.zeros_like(x[:, 0]), torch.full_like(x[:, 0], LARGEST)
+    low = torch.where(_certified(ev, x, high), high, low)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        holds = _certified(ev, x, middle)
+        low, high = torch.where(holds, middle, low), torch.where(holds, high, middle)
+    return low.numpy()
+
+
+def _certified(ev: Evaluation, x: Tensor, delta: Tensor) -> Tensor:
+    """Tell for which rows (n, d) the margin is positive for all weights within delta (n,)."""
     target = torch.as_tensor(ev.target)
-    layers = linear_layers(ev.model, x)
+    layers = ev.memo(("layers", ev.kind), lambda: linear_layers(ev.model, x))
     width = max(layers[-1][0].numel(), *(len(weight) for weight, _ in layers))
-    parts = [worst_margin(layers, x[p], target[p], delta) for p in chunks(len(x), width)]
-    return (torch.cat(parts) > 0).numpy().astype(np.float64)
+    parts = [worst_margin(layers, x[p], target[p], delta[p]) for p in chunks(len(x), width)]
+    return torch.cat(parts) > 0
 
 
 def linear_layers(model: object, x: Tensor) -> Layers:
@@ -87,8 +118,10 @@ def _chain(model: object) -> Layers:
     return layers
 
 
-def worst_margin(layers: Layers, x: Tensor, target: Tensor, delta: float) -> Tensor:
+def worst_margin(layers: Layers, x: Tensor, target: Tensor, delta: float | Tensor) -> Tensor:
     """Return a lower bound (n,) of the target's margin over all weights and biases within delta.
+
+    Delta is one number, or one for each row, (n,).
 
     With activations inside centre +- radius, (W + E) h + b + e lies within
     |W| radius + delta (sum(|centre| + radius) + 1) of W centre + b.
@@ -97,6 +130,7 @@ def worst_margin(layers: Layers, x: Tensor, target: Tensor, delta: float) -> Ten
     >>> worst_margin(one, torch.tensor([[2.0]]), torch.tensor([1]), 0.1)
     tensor([1.4000])
     """
+    delta = torch.as_tensor(delta, dtype=x.dtype).reshape(-1, 1)
     centre, radius = x, torch.zeros_like(x)
     for weight, bias in layers[:-1]:
         slack = delta * ((centre.abs() + radius).sum(-1, keepdim=True) + 1)

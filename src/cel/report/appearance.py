@@ -19,6 +19,7 @@ __all__ = [
     "MetricInfo",
     "dataset_title",
     "is_guest",
+    "kind_of",
     "method_colours",
     "method_order",
     "method_symbols",
@@ -57,14 +58,34 @@ SPARE = (
 SYMBOLS = (
     "circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x", "triangle-down",
 )  # fmt: skip
+_SCOPES = {"group_ppcef_global": "global", "group_ppcef_local": "local"}
 _TITLES = {
     "cells": "Cells",
+    "dicoflex": "DiCoFlex",
     "elastic_net": "Elastic net",
     "growing_spheres": "Growing Spheres",
+    "group_ppcef": "PPCEF (groups)",
+    "group_ppcef_global": "PPCEF (one shift)",
+    "group_ppcef_local": "PPCEF (a shift each)",
     "nearest": "Nearest row",
     "nice": "NICE",
     "probe": "PROBE",
     "roar": "ROAR",
+}
+
+# How a method finds its answers, in a word or two; the leaderboard sorts and searches by it.
+_KINDS = {
+    "nearest point": ("wachter", "cem", "cegp", "cadex", "growing_spheres", "cearm"),
+    "proved": ("actionable", "exact_relu", "exact_tree"),
+    "data rows": ("nice", "nearest", "face", "sace", "live_regions"),
+    "sets": ("dice", "moc", "geco"),
+    "density": ("artelt", "ppcef"),
+    "latent": ("cchvae", "revise", "clue", "dicoflex"),
+    "robust": ("roar", "probe", "rbr", "robust_nearest"),
+    "trees": ("cells", "feature_tweak", "focus"),
+    "causal": ("causal",),
+    "portfolio": ("auto",),
+    "rules and shifts": ("ares", "globe_ce", "glance", "tcrex", "group_ppcef"),
 }
 
 _DATASETS = {
@@ -176,10 +197,23 @@ def scope_of(label: str) -> str:
     """Return local, global or group; a method that is not known counts as local."""
     if label in _METHODS:
         return _METHODS[label][1]
+    if label in _SCOPES:
+        return _SCOPES[label]
     bare = _variant_of(label)
     if bare in _METHODS:
         return _METHODS[bare][1]
     return METHODS.get(bare).scope.value if bare in METHODS else "local"
+
+
+def kind_of(label: str) -> str:
+    """Return how a method finds its answers, in a word or two; "other" for one that is not known.
+
+    >>> kind_of("wachter_exact"), kind_of("glance_global"), kind_of("mine")
+    ('nearest point', 'rules and shifts', 'other')
+    """
+    known = VARIANTS.get(label)
+    method = label if known is None else known.method
+    return next((kind for kind, names in _KINDS.items() if method in names), "other")
 
 
 def model_title(name: str) -> str:

@@ -17,6 +17,7 @@ from cel.report.appearance import (
     PARADIGMS,
     RANKED,
     dataset_title,
+    kind_of,
     method_colours,
     method_order,
     method_symbols,
@@ -95,7 +96,7 @@ def _names(run: RunData) -> dict[str, Any]:
         "models": [{"name": m, "title": model_title(m)} for m in dict.fromkeys(cells["model"])],
         "methods": [
             {
-                "name": m, "title": method_title(m), "colour": colours[m],
+                "name": m, "title": method_title(m), "kind": kind_of(m), "colour": colours[m],
                 "symbol": symbols[m], "paradigms": list(paradigms[m]),
                 "baseline": sources[m] == BASELINE,
                 "settings": dict(specs[m].params) if m in specs else {},

@@ -13,6 +13,7 @@ from cel.cf_methods.local_methods.cell_search import CellSearch
 from cel.cf_methods.local_methods.cem import CEM
 from cel.cf_methods.local_methods.clue import CLUE
 from cel.cf_methods.local_methods.dice import DiCE
+from cel.cf_methods.local_methods.dicoflex import DiCoFlex
 from cel.cf_methods.local_methods.exact_relu import ExactReLU
 from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
@@ -46,6 +47,7 @@ __all__ = [
     "Auto",
     "CellSearch",
     "DiCE",
+    "DiCoFlex",
     "ExactReLU",
     "ExactTree",
     "GrowingSpheres",

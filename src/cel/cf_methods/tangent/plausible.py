@@ -5,16 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cel.cf_methods.query import Query
+from cel.cf_methods.query import Query, TrainRows
+from cel.cf_methods.view import ModelView
+from cel.models.generative.levels import DensityLevels
 from cel.search.gradient import Accept
 
-__all__ = ["DensityDemand"]
+__all__ = ["DensityDemand", "class_thresholds", "levels_of"]
 
 SPARE = 2e-3  # searches head a little beyond the level, in units of the spread
 ROUNDING = 1e-4  # other batch sizes round differently; what is accepted here must hold there
+
+
+def levels_of(density: Any, train: TrainRows, model: ModelView) -> DensityLevels:
+    """Return the log-densities of all training rows, those kept for validation included."""
+    x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
+    if train.reserve is not None:
+        more = train.reserve.cpu().numpy()
+        x, y = np.concatenate([x, more]), np.concatenate([y, model.outcome(more)])
+    return DensityLevels.of(density, x, y)
+
+
+def class_thresholds(levels: DensityLevels, quantile: float, classes: int) -> np.ndarray:
+    """Return the log-density (K,) that is plausible in each class; pooled for an empty class."""
+    level = levels.thresholds(quantile, np.arange(classes))
+    return np.where(np.isnan(level), levels.pooled(quantile), level)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

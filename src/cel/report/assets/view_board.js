@@ -101,6 +101,13 @@ function rankCard(paradigm) {
   const columns = [
     { key: "method", title: "Method", value: (x) => METHOD[x.name].title, cell: (x) => methodName(x.name) },
     {
+      key: "kind",
+      title: "Kind",
+      tip: "How the method finds its answers. Sort by it to see methods of one kind together, or search for one.",
+      text: true,
+      value: (x) => METHOD[x.name].kind,
+    },
+    {
       key: "average",
       title: "Average rank ↓",
       tip: "Weighted mean of the ranks; 1 is best.",
@@ -140,7 +147,7 @@ function rankCard(paradigm) {
       columns,
       rows: lines,
       order: "average up",
-      search: "Search methods",
+      search: "Search methods and kinds",
       label: `Mean ranks of ${groupTitle(paradigm)}`,
       rowClass: (x) => rowClass(x.name),
     }),

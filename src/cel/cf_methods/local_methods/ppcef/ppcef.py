@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.ladder import climb, descent, restarts, tangents
 from cel.cf_methods.tangent.margins import class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.plausible import DensityDemand
+from cel.cf_methods.tangent.plausible import DensityDemand, class_thresholds, levels_of
 from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.view import ModelView
 from cel.models.generative.levels import DensityLevels, log_density_of
@@ -108,10 +107,9 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
     def _fit(self, train: TrainRows) -> None:
         x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
-        self.levels_ = self.levels or self._levels(train)
-        classes = np.arange(ModelView(self.model).n_outputs)
-        level = self.levels_.thresholds(self.quantile, classes)
-        level = np.where(np.isnan(level), self.levels_.pooled(self.quantile), level)
+        view = ModelView(self.model)
+        self.levels_ = self.levels or levels_of(self.gen_model, train, view)
+        level = class_thresholds(self.levels_, self.quantile, view.n_outputs)
         self.threshold_ = torch.as_tensor(level).to(train.x) + self.threshold_shift
         self.spread_ = self.levels_.spread
         logp = torch.as_tensor(log_density_of(self.gen_model, x, y)).to(train.x)
@@ -136,15 +134,6 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         later = [restarts(self._rows(count), 2 * POLISH) for count in (self.starts, MANY)]
         rungs = [first, *later] if self.init == "row" else later
         return climb(problem, rungs, exact=False, finish=_finish)
-
-    def _levels(self, train: TrainRows) -> DensityLevels:
-        """Log-densities of all training rows, those kept for validation included."""
-        x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
-        if train.reserve is not None:
-            more = train.reserve.cpu().numpy()
-            x = np.concatenate([x, more])
-            y = np.concatenate([y, ModelView(self.model).outcome(more)])
-        return DensityLevels.of(self.gen_model, x, y)
 
     def _demand(self, query: Query) -> DensityDemand:
         level = self.threshold_.to(query.x)[query.target]

@@ -1,0 +1,239 @@
+"""DiCoFlex against the empirical law of neighbours that it is trained on."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_2samp
+
+from cel.cf_methods.local_methods import DiCoFlex
+from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import draw_pairs, norm_distance
+from cel.cf_methods.query import Query, TrainRows
+from cel.cf_methods.view import ModelView
+from cel.errors import ConfigError
+from cel.protocols import Task
+from cel.search import Budget, RowStreams
+from cel.space import Feature, FeatureSpace
+from cel.space.region import Region
+from cel.testing.problems import ToyModel
+
+SMALL = {"pairs": 4000, "epochs": 60, "patience": 60, "transforms": 4, "hidden": 32}
+
+
+def half_space(w, b=0.0):
+    w = np.asarray(w, dtype=np.float32)
+    weights = np.stack([np.zeros_like(w), w])
+    return ToyModel(weights, np.array([0, b], dtype=np.float32), Task.CLASSIFICATION)
+
+
+def query_of(method, x, target=1):
+    x = torch.as_tensor(x)
+    return Query(
+        x=x,
+        target=torch.full((len(x),), target),
+        region=Region.around(method.space_, x),
+        model=ModelView(method.model),
+        rng=RowStreams.of(x, 0),
+        budget=Budget(),
+    )
+
+
+# -- (a), (d), (f): the law ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def line():
+    """Two Gaussians on a line, one on either side of the boundary at 0."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(-2, 0.3, 300), rng.normal(2, 0.5, 300)])
+    rows = x.astype(np.float32)[:, None]
+    space = FeatureSpace.continuous(1, -8.0, 8.0)
+    settings = SMALL | {"neighbours": 200, "norms": (2.0,), "temperature": 1.0, "flow": "nsf"}
+    method = DiCoFlex(half_space([4.0]), space=space, samples=2000, **settings).fit(rows)
+    return rows, method
+
+
+def test_draws_have_the_law_of_the_nearest_rows_of_the_class(line):
+    rows, method = line
+    drawn = method.draw(query_of(method, [[-2.0]]))[0, :, 0].numpy()
+    of_class = np.sort(rows[rows[:, 0] > 0, 0])
+    nearest = of_class[:200]  # from -2 the nearest rows of the class are its smallest
+    assert ks_2samp(drawn, nearest).statistic < 0.1
+    assert ks_2samp(drawn, of_class).statistic > 0.15  # it is not the law of the whole class
+
+
+def test_a_temperature_of_nothing_draws_one_point_near_real_rows(line):
+    rows, method = line
+    of_class = torch.as_tensor(rows[rows[:, 0] > 0])
+
+    def drawn(temperature):
+        cold = DiCoFlex(method.model, space=method.space, samples=200, temperature=temperature)
+        cold.encoding_, cold.flow_, cold.norm = method.encoding_, method.flow_, 2.0
+        return cold.draw(query_of(method, [[-2.0], [-1.5]]))
+
+    def gap(points):
+        return torch.cdist(points.reshape(-1, 1), of_class).amin(1).mean()
+
+    none, one = drawn(0.0), drawn(1.0)
+    assert (none - none[:, :1]).abs().max() < 1e-5
+    assert gap(none) < gap(one)
+
+
+def test_the_order_of_the_training_rows_does_not_matter():
+    rng = np.random.default_rng(4)
+    rows = rng.random((200, 2)).astype(np.float32)
+    model, space = half_space([4.0, 2.0], -3.0), FeatureSpace.continuous(2)
+    settings = {"pairs": 800, "epochs": 5, "transforms": 2, "hidden": 16, "samples": 20}
+    answers = [
+        DiCoFlex(model, space=space, **settings).fit(some).explain(rows[:20], 1).x_cfs
+        for some in (rows, rows[::-1].copy())
+    ]
+    assert np.allclose(*answers, atol=1e-5, equal_nan=True)
+
+
+# -- (b): what cannot change -----------------------------------------------------------------
+
+
+def mixed_case(n=500, seed=1):
+    """Integers on a grid, a category, an immutable number: most rows share many values."""
+    rng = np.random.default_rng(seed)
+    grid = rng.integers(0, 5, (n, 4)) / 4
+    kind = np.eye(3)[rng.integers(0, 3, n)]
+    rows = np.column_stack([grid, kind, rng.random(n)]).astype(np.float32)
+    features = [Feature(name=f"g{i}", kind="integer", columns=(i,), step=0.25) for i in range(4)]
+    space = FeatureSpace(
+        (
+            *features,
+            Feature(name="k", kind="categorical", columns=(4, 5, 6), categories=("a", "b", "c")),
+            Feature(name="origin", columns=(7,), mutable=False),
+        )
+    )
+    return rows, half_space([2, 2, 1, 1, 0, 0.5, 1, 0.5], -4.0), space
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    rows, model, space = mixed_case()
+    method = DiCoFlex(model, space=space, samples=100, **(SMALL | {"pairs": 8000})).fit(rows)
+    return rows, method
+
+
+def test_the_flow_itself_leaves_immutable_features_alone(mixed):
+    rows, method = mixed
+    below = rows[method.model.predict(rows) == 0][:100]
+    query = query_of(method, below)
+    drawn = method.draw(query)  # 10,000 points, nothing put back
+    away = drawn[..., 7] - query.x[:, None, 7]
+    assert away.mean().abs() < 0.02
+    assert away.std() < 0.1
+    assert (drawn[..., 0] - query.x[:, None, 0]).std() > 0.2  # others do move
+
+
+def test_frozen_features_are_a_condition_of_the_flow(mixed):
+    """What is frozen after training stays, in the draws themselves, without another training."""
+    rows, method = mixed
+    below = rows[method.model.predict(rows) == 0][:100]
+    free = query_of(method, below)
+    mask = torch.zeros(len(method.space_), dtype=torch.bool)
+    mask[0] = True
+    frozen = Query(
+        x=free.x, target=free.target, region=free.region.freeze(mask), model=free.model,
+        rng=free.rng, budget=free.budget,
+    )  # fmt: skip
+    moved = [(method.draw(q)[..., 0] - q.x[:, None, 0]).abs().mean() for q in (free, frozen)]
+    assert moved[1] < 0.3 * moved[0]
+    answer = method.answer(frozen)
+    kept = ~answer.x.isnan().any(1)
+    assert kept.any()
+    assert (answer.x[kept, 0] == free.x[kept, 0]).all()
+
+
+# -- (c): sparse answers ---------------------------------------------------------------------
+
+
+def test_a_smaller_exponent_changes_fewer_features(mixed):
+    rows, method = mixed
+    below = rows[method.model.predict(rows) == 0][:150]
+
+    def changed(norm):
+        pairs = draw_pairs(
+            TrainRows(x=torch.as_tensor(rows), y=torch.as_tensor(method.model.predict(rows))),
+            method.space_, ModelView(method.model), count=4000, neighbours=8, draws=4,
+            confidence=0.55, norms=(norm,), seed=0,
+        )  # fmt: skip
+        return ((pairs.goal - pairs.wishes.x).abs() > 1e-6).sum(1).double().mean()
+
+    assert changed(0.5) < changed(2.0)  # of the neighbours it learns from
+    few, many = (_with_norm(method, norm).explain(below, 1) for norm in (0.5, 2.0))
+    both = few.found & many.found
+    assert both.mean() > 0.5
+    counts = [(np.abs(r.x_cfs - r.x_origs) > 1e-6)[both].sum(1).mean() for r in (few, many)]
+    assert counts[0] < counts[1]
+
+
+def _with_norm(method, norm):
+    out = DiCoFlex(method.model, space=method.space, norm=norm, samples=100)
+    out.__dict__ |= {k: v for k, v in vars(method).items() if k.endswith("_") or k == "_split"}
+    return out
+
+
+def test_distances_are_those_of_the_formula():
+    delta = torch.tensor([[[1.0, -4.0], [0.0, 9.0]], [[1.0, -4.0], [0.0, 9.0]]])
+    away = norm_distance(delta, torch.tensor([0.5, 1.0]), torch.tensor([1.0, 0.5]))
+    assert away.tolist() == [[4.0, 2.25], [3.0, 4.5]]  # (1 + 2 / 2)^2, (3 / 2)^2
+
+
+# -- (e): sets -------------------------------------------------------------------------------
+
+
+def test_sets_are_distinct_valid_and_led_by_the_nearest(mixed):
+    rows, method = mixed
+    below = rows[method.model.predict(rows) == 0][:60]
+    result = method.explain(below, 1)
+    assert result.found.mean() > 0.9
+    sizes = []
+    for x, members, best in zip(below, result.x_sets, result.x_cfs, strict=True):
+        real = members[~np.isnan(members).any(1)]
+        sizes.append(len(real))
+        if not len(real):
+            continue
+        assert len(np.unique(real, axis=0)) == len(real)
+        assert (method.model.predict(real) == 1).all()
+        assert np.array_equal(real[:, 7], np.full(len(real), x[7]))
+        weight = method.weight_.numpy()
+        far = np.sqrt((np.square(real - x) * weight).sum(1))
+        assert np.array_equal(real[far.argmin()], best)
+    assert np.mean(sizes) > 5
+
+
+def test_neighbours_keep_the_constraints_and_the_class(mixed):
+    rows, method = mixed
+    train = TrainRows(x=torch.as_tensor(rows), y=torch.as_tensor(method.model.predict(rows)))
+    pairs = draw_pairs(
+        train, method.space_, ModelView(method.model), count=2000, neighbours=16, draws=4,
+        confidence=0.55, norms=(1.0, 2.0), seed=0,
+    )  # fmt: skip
+    assert pairs.wishes.region.contains(pairs.goal).all()
+    assert (method.model.predict(pairs.goal.numpy()) == pairs.wishes.target.numpy()).all()
+    assert (pairs.goal[:, 7] == pairs.wishes.x[:, 7]).all()
+    assert set(pairs.wishes.norm.tolist()) == {1.0, 2.0}
+    frozen = pairs.wishes.region.fixed
+    assert (pairs.goal[frozen] == pairs.wishes.x[frozen]).all()
+    assert frozen[:, 0].any()
+    assert not frozen[:, 0].all()
+
+
+def test_settings_that_make_no_sense_are_refused():
+    rows, model, space = mixed_case(60)
+    with pytest.raises(ConfigError, match="one of norms"):
+        DiCoFlex(model, space=space, norm=3.0).fit(rows)
+    with pytest.raises(ConfigError, match="samples must be at least 1"):
+        DiCoFlex(model, space=space, samples=0).fit(rows)
+
+
+def test_rows_without_any_neighbour_are_not_found():
+    rows = np.random.default_rng(0).random((50, 2)).astype(np.float32)
+    always_no = half_space([0.0, 0.0], -1.0)
+    method = DiCoFlex(always_no, space=FeatureSpace.continuous(2), **SMALL).fit(rows)
+    result = method.explain(rows[:5], 1)
+    assert not result.found.any()
+    assert "no training row" in str(result.logs)
