@@ -19,6 +19,7 @@ from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.live_regions import LiveRegions
+from cel.cf_methods.local_methods.moc import MOC
 from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
@@ -36,6 +37,7 @@ __all__ = [
     "CEM",
     "CLUE",
     "FACE",
+    "MOC",
     "NICE",
     "PPCEF",
     "PROBE",

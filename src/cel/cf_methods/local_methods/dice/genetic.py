@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from cel.cf_methods.local_methods.dice.known_rows import best_distinct, changed_count, near_rows
-from cel.cf_methods.local_methods.dice.sampling import Sampler
 from cel.cf_methods.query import MARGIN, Query, TrainRows
+from cel.search.feature_draws import Sampler
+from cel.search.population import evolve
 from cel.search.streams import RowStreams
 
 __all__ = ["GeneticSettings", "genetic_sets"]
 
 _INVALID = 1e6  # price of a row without the wanted outcome, on top of its hinge
-_DRAWS = 8  # draws of a stream used by one generation
 _FROM_FIRST, _FROM_SECOND = 0.4, 0.8  # shares of a child's features, cumulated
 _LOOKS = (0.5, 0.6, 0.75, 1.0)  # shares of the children, cheapest first, shown to the model
 _PART = 8192  # people of one search: small enough for the cache
@@ -33,7 +34,6 @@ class GeneticSettings:
     generations: int
     patience: int = 5
     give_up: int = 25
-    tolerance: float = 1e-2
 
 
 @torch.no_grad()
@@ -48,8 +48,21 @@ def genetic_sets(
     fittest k has not fallen for `patience` generations, or `give_up` if some are not valid.
     """
     parts = torch.split(query.rows(), max(1, _PART // (10 * settings.k)))
-    found = [_Evolution(query.select(p), weight, settings).run(train) for p in parts]
-    return torch.cat(found)
+    return torch.cat([_of_part(query.select(p), train, weight, settings) for p in parts])
+
+
+def _of_part(
+    query: Query, train: TrainRows | None, weight: Tensor, settings: GeneticSettings
+) -> Tensor:
+    """Return the sets (a, k, d) of some rows."""
+    search = _Evolution(query, train, weight, settings)
+    people, price = evolve(
+        search, query.rng, generations=settings.generations, budget=query.budget
+    )
+    late = price.isinf()
+    row, _ = late.nonzero(as_tuple=True)
+    price[late] = search.judged(people[late], search.cheapness(people, query.rows())[late], row)
+    return best_distinct(people, price, price < _INVALID, settings.k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,44 +70,46 @@ class _Evolution:
     """The search of some rows. Prices are float64: those of invalid people are large."""
 
     query: Query
+    train: TrainRows | None
     weight: Tensor  # (d,) of the distance
     settings: GeneticSettings
+    draws: ClassVar[int] = 8
+    tolerance: ClassVar[float] = 1e-2
 
-    def run(self, train: TrainRows | None) -> Tensor:
+    @cached_property
+    def sampler(self) -> Sampler:
+        return Sampler.of(self.query.region)
+
+    def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
+        """Return near rows and random ones, and their prices."""
         query, k = self.query, self.settings.k
-        sampler, rows = Sampler.of(query.region), query.rows()
-        people = _first_people(query, train, sampler, 10 * k)
+        people = _first_people(query, self.train, self.sampler, 10 * k, stream)
         nothing = torch.full(people.shape[:2], torch.nan, dtype=torch.float64).to(people.device)
-        people, price = self.fittest(people[:, :0], nothing[:, :0], people, nothing, rows)
-        stale, last = torch.zeros_like(price[:, 0]), price[:, :k].mean(1)
-        for generation in range(self.settings.generations):
-            live = rows[self.hopeful(stale, price)[rows] & (sampler.count[rows] > 0)]
-            if not len(live) or query.budget.expired:
-                break
-            stream = RowStreams(query.rng.keys[live], query.rng.draw + _DRAWS * (generation + 1))
-            children, worth = _children(sampler, people[live], price[live], live, stream, 9 * k)
-            people[live], price[live] = self.fittest(
-                people[live, :k], price[live, :k], children, worth, live
-            )
-            now = price[live, :k].mean(1)
-            better = last[live] - now > self.settings.tolerance
-            stale[live] = torch.where(better, torch.zeros_like(now), stale[live] + 1)
-            last[live], rows = now, live
-        late = price.isinf()
-        row, _ = late.nonzero(as_tuple=True)
-        price[late] = self.judged(people[late], self.cheapness(people, query.rows())[late], row)
-        return best_distinct(people, price, price < _INVALID, k)
+        return self.fittest(people[:, :0], nothing[:, :0], people, nothing, query.rows())
+
+    def breed(
+        self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
+    ) -> tuple[Tensor, Tensor]:
+        """Return the fittest k and their children, and their prices."""
+        k = self.settings.k
+        children, known = _children(self.sampler, people, worth, rows, stream, 9 * k)
+        return self.fittest(people[:, :k], worth[:, :k], children, known, rows)
+
+    def goal(self, worth: Tensor, rows: Tensor) -> Tensor:
+        """Return the mean price of the fittest k."""
+        return worth[:, : self.settings.k].mean(1)
+
+    def open(self, worth: Tensor, stale: Tensor, rows: Tensor) -> Tensor:
+        """Tell for which rows one more generation may help."""
+        enough = worth[:, self.settings.k - 1] < _INVALID
+        hope = (stale < self.settings.patience) | (~enough & (stale < self.settings.give_up))
+        return hope & (self.sampler.count[rows] > 0)
 
     @cached_property
     def leaves_region(self) -> bool:
         """Whether features that are fine alone need snapping: grids round, relations pull."""
         region = self.query.region
         return bool(region.space.constraints) or bool((region.layout.step > 0).any())
-
-    def hopeful(self, stale: Tensor, price: Tensor) -> Tensor:
-        """Tell for which rows (n,) one more generation may help."""
-        enough = price[:, self.settings.k - 1] < _INVALID
-        return (stale < self.settings.patience) | (~enough & (stale < self.settings.give_up))
 
     def fittest(
         self, elders: Tensor, known: Tensor, children: Tensor, worth: Tensor, rows: Tensor
@@ -142,13 +157,14 @@ class _Evolution:
         return torch.where(margin >= MARGIN, base, _INVALID + torch.relu(MARGIN - margin))
 
 
-def _first_people(query: Query, train: TrainRows | None, sampler: Sampler, size: int) -> Tensor:
+def _first_people(
+    query: Query, train: TrainRows | None, sampler: Sampler, size: int, stream: RowStreams
+) -> Tensor:
     """Return (n, size, d): near rows of the target class first, random ones to fill up."""
     people = query.x[:, None, :].repeat(1, size, 1)
     if train is not None:
         half = size // 2
         people[:, :half] = near_rows(query, train, query.rows(), half)
-    stream = RowStreams(query.rng.keys, query.rng.draw)
     same = (people == query.x[:, None, :]).all(-1, keepdim=True)
     return torch.where(same, sampler.everything(people, query.rows(), stream), people)
 
