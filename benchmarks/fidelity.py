@@ -28,7 +28,7 @@ WHAT = {
     "cearm": "CEARM", "ares": "AReS", "globe_ce": "GLOBECE", "glance": "GLANCE",
     "tcrex": "TCREx", "nice": "NICE", "nearest": "NearestInstance",
     "growing_spheres": "GrowingSpheres", "face": "FACE", "actionable": "Actionable",
-    "exact_relu": "ExactReLU",
+    "exact_relu": "ExactReLU", "moc": "MOC", "geco": "GeCo",
     "cells": "CellSearch", "exact_tree": "ExactTree",
     "live_regions": "LiveRegions",
     "several_classes": "several classes: Wachter, CEM, CEGP",

@@ -75,6 +75,10 @@ EXPECTED = {
 for _name in ("binary_numeric", "mixed", "three_classes", "related", "table"):
     EXPECTED[_name] |= {"group_ppcef", "dicoflex"}
 EXPECTED["black_box"] |= {"dicoflex"}
+for _name in ("binary_numeric", "mixed", "three_classes", "black_box", "related", "table"):
+    EXPECTED[_name] |= {"moc", "geco"}
+for _name in ("regression", "multi_output"):
+    EXPECTED[_name] |= {"moc"}
 
 
 @pytest.mark.parametrize("problem", EXPECTED)

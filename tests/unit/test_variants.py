@@ -29,6 +29,11 @@ PUBLISHED = {
     "cadex": {},
     "sace": {"fallback": None},
     "cearm": {},
+    "moc": {
+        "mu": 20, "generations": 175, "patience": None, "donors": 0.0, "ice_points": 20,
+        "max_rows": 1000,
+    },
+    "geco": {"parents": 100, "give_up": 1},
     "ares": {"objective": "original", "oracle": False},
     "globe_ce": {"generator": "random", "select": "fixed", "n_sample": 1000},
     "glance": {"generator": "random", "sparsify": False, "goal": 0.0},

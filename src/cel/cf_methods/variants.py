@@ -160,6 +160,33 @@ _ALL = [
         "the publication was read as an abstract only; the distance term is ours",
     ),
     _published(
+        "moc",
+        "NSGA-II on outcome, Gower distance, changed features and nearest training row; the "
+        "nearest valid person of the front",
+        "parents by tournament; likeness to at most 1,000 training rows; copies die first; the "
+        "nearest answer is never crowded out",
+        mu=20,
+        generations=175,
+        patience=None,
+        donors=0.0,
+        ice_points=20,
+        max_rows=1000,
+    ),
+    _ours(
+        "moc_donors",
+        "moc",
+        "the same, half of the first people near rows of the class; ends when nothing new is "
+        "dominated",
+    ),
+    _published(
+        "geco",
+        "one more group of features at a time, values as frequent as in the data, cheapest first",
+        "the best of twelve sets of changed groups are joined; values of at most 1,000 rows",
+        parents=100,
+        give_up=1,
+    ),
+    _ours("geco_quick", "geco", "only the best 20 people change one more group"),
+    _published(
         "ares",
         "two-level rules by the objective of the paper, the first matching rule of the list",
         "candidates by a beam instead of frequent item sets; quantile bins",

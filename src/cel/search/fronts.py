@@ -31,7 +31,7 @@ def nondominated(values: Tensor, *, enough: int | None = None) -> Tensor:
 
     Args:
         values: (a, m, o).
-        enough: people whose front must be known; once every row has so many, all others are said
+        enough: people whose front must be known; once a row has so many, all its others are said
             to be in one last front.
 
     >>> nondominated(torch.tensor([[[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [2.0, 2.0]]])).tolist()
@@ -44,10 +44,11 @@ def nondominated(values: Tensor, *, enough: int | None = None) -> Tensor:
     wanted = m if enough is None else min(enough, m)
     for number in range(m):
         beaten = torch.bmm(left.to(beats.dtype)[:, None, :], beats)[:, 0] > 0
-        now = left & ~beaten
+        open_ = (m - left.sum(1) < wanted)[:, None]
+        now = left & ~beaten & open_
         front[now] = number
         left &= ~now
-        front[left] = number + 1
+        front[left & open_] = number + 1
         if not bool(((m - left.sum(1)) < wanted).any()):
             break
     return front

@@ -17,6 +17,7 @@ from cel.cf_methods.local_methods.dicoflex import DiCoFlex
 from cel.cf_methods.local_methods.exact_relu import ExactReLU
 from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
+from cel.cf_methods.local_methods.geco import GeCo
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.live_regions import LiveRegions
 from cel.cf_methods.local_methods.moc import MOC
@@ -52,6 +53,7 @@ __all__ = [
     "DiCoFlex",
     "ExactReLU",
     "ExactTree",
+    "GeCo",
     "GrowingSpheres",
     "LiveRegions",
     "NearestInstance",

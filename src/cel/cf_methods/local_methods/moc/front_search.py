@@ -224,12 +224,16 @@ class _FrontSearch:
     def fittest(self, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mu fittest of people (a, m, d) and their values, fittest first."""
         mu, limit = self.settings.mu, self.settings.penalty
-        front = nondominated(values, enough=mu)
+        copy = _copies(x)
+        seen = values.masked_fill(copy[..., None], torch.inf)
+        front = nondominated(seen, enough=mu if limit is None else None)
         if limit is not None:
-            front = torch.where(values[..., 0] > limit, front + x.shape[1], front)
-        front = front + 2 * x.shape[1] * _copies(x)
+            front = torch.where(seen[..., 0] > limit, front + x.shape[1], front)
         scaled = x * self.known.unit
         lonely = crowding(values, front, torch.cdist(scaled, scaled, p=1))
+        best = (front == 0) & (values[..., 0] == 0)  # the nearest answer is never crowded out
+        step = values[..., 1].masked_fill(~best, torch.inf)
+        lonely = lonely.masked_fill(best & (step == step.amin(1, keepdim=True)), torch.inf)
         order = (-lonely).argsort(dim=1, stable=True)
         order = order.gather(1, front.gather(1, order).argsort(dim=1, stable=True))[:, :mu]
         return (

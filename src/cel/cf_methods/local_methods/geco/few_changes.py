@@ -1,0 +1,252 @@
+"""The search of GeCo: one changed group first, then more of them, cheapest people first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.local_methods.geco.group_values import GroupValues, feature_gaps
+from cel.cf_methods.query import MARGIN, Query
+from cel.search.population import evolve
+from cel.search.streams import RowStreams, row_keys
+
+__all__ = ["VALID", "ChangeSettings", "fewest_changes", "norm_mean"]
+
+VALID = 1.0  # largest score of people with the wanted class
+_LOOKS = (0.1, 0.25, 0.5, 1.0)  # shares of the children, cheapest first, shown to the model
+_VALUES = 2**22  # numbers of children, or of known values, that exist at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSettings:
+    """Sizes and the end of the search; see `GeCo`."""
+
+    size: int
+    parents: int
+    patterns: int
+    first_samples: int
+    samples: int
+    norms: tuple[float, ...]
+    top: int
+    least: int
+    give_up: int
+    generations: int
+
+
+def norm_mean(gaps: Tensor, norms: tuple[float, ...]) -> Tensor:
+    """Return the weighted sum (...) of four norms of gaps (..., p), each in [0, 1].
+
+    The norms are the share of changed features, the mean gap, the root of the mean square and the
+    largest gap.
+
+    >>> round(norm_mean(torch.tensor([0.5, 0.0]), (0.25, 0.25, 0.25, 0.25)).item(), 4)
+    0.4009
+    """
+    p = gaps.shape[-1]
+    parts = (
+        (gaps > 1e-6).sum(-1).to(gaps.dtype) / p,
+        gaps.sum(-1) / p,
+        (gaps.square().sum(-1) / p).sqrt(),
+        gaps.amax(-1),
+    )
+    return sum((w * v for w, v in zip(norms, parts, strict=True)), torch.zeros_like(parts[1]))
+
+
+@torch.no_grad()
+def fewest_changes(
+    query: Query, known: Tensor, groups: Tensor, settings: ChangeSettings
+) -> tuple[Tensor, Tensor]:
+    """Return people (n, size, d), best first, and their scores; valid ones score 1 at most."""
+    g, d = len(groups), query.x.shape[1]
+    children = settings.parents * g * settings.samples + settings.patterns**2
+    rows = min(_VALUES // (children * d), 4 * _VALUES // (g * len(known)))
+    found = []
+    for part in torch.split(query.rows(), max(1, rows)):
+        search = _FewChanges(query.select(part), known, groups, settings)
+        found.append(
+            evolve(
+                search,
+                search.query.rng,
+                generations=settings.generations,
+                budget=query.budget,
+            )
+        )
+    people, score = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return people, score
+
+
+@dataclass(frozen=True, eq=False)
+class _FewChanges:
+    """The search of some rows. Scores are float64; places without a person score infinity."""
+
+    query: Query
+    known: Tensor
+    groups: Tensor  # (g, p)
+    settings: ChangeSettings
+    draws: ClassVar[int] = 4
+    tolerance: ClassVar[float] = 0.0
+
+    @cached_property
+    def values(self) -> GroupValues:
+        return GroupValues.of(self.known, self.groups, self.query.region)
+
+    @cached_property
+    def age(self) -> Tensor:
+        """(n,) generations so far."""
+        return torch.zeros(len(self.query), dtype=torch.long, device=self.query.x.device)
+
+    @cached_property
+    def leaves_region(self) -> bool:
+        """Whether values that are fine alone may break something together."""
+        return bool(self.query.region.space.constraints)
+
+    def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
+        """Return people that changed one group each."""
+        query, g, size = self.query, len(self.groups), self.settings.size
+        nobody = query.x[:, None, :].repeat(1, size, 1)
+        nothing = torch.full(nobody.shape[:2], torch.inf, dtype=torch.float64).to(nobody.device)
+        u = stream.uniform(1, g, self.settings.first_samples)
+        children, ok = self.one_more(query.x[:, None, :], query.rows(), u)
+        return self.fittest(nobody, nothing, children, ok, query.rows())
+
+    def breed(
+        self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best of people and children."""
+        s, g = self.settings, len(self.groups)
+        self.age[rows] += 1
+        best, alive = self.patterns(people, worth, rows)
+        parts = [
+            self.unions(best, alive, rows, stream),
+            self.nearer(best, alive, rows, stream.uniform(best.shape[1], g)),
+        ]
+        parents = people[:, : s.parents]
+        children, ok = self.one_more(parents, rows, stream.uniform(parents.shape[1], g, s.samples))
+        living = worth[:, : s.parents].isfinite().repeat_interleave(g * s.samples, 1)
+        parts.append((children, ok & living))
+        x, ok = (torch.cat(p, 1) for p in zip(*parts, strict=True))
+        return self.fittest(people, worth, x, ok, rows)
+
+    def moved(self, people: Tensor, rows: Tensor) -> Tensor:
+        """Tell (a, m, g) which groups people (a, m, d) have changed."""
+        differs = people != self.query.x[rows][:, None, :]
+        columns = self.values.columns
+        return (differs.to(people.dtype) @ columns.to(people.dtype).T) > 0
+
+    def patterns(self, people: Tensor, worth: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best person (a, r, d) of each set of changed groups, and who exists."""
+        moved, count = self.moved(people, rows), min(self.settings.patterns, people.shape[1])
+        keys = row_keys(moved.flatten(0, 1).to(people.dtype), 0).reshape(worth.shape)
+        new = ~_again(keys) & worth.isfinite()
+        order = (~new).to(torch.int8).argsort(dim=1, stable=True)[:, :count]
+        best = people.gather(1, order[..., None].expand(-1, -1, people.shape[2]))
+        return best, new.gather(1, order)
+
+    def unions(
+        self, best: Tensor, alive: Tensor, rows: Tensor, stream: RowStreams
+    ) -> tuple[Tensor, Tensor]:
+        """Join the changes of two people; where both changed a group, a coin is tossed."""
+        i, j = torch.triu_indices(best.shape[1], best.shape[1], 1, device=best.device)
+        moved = self.moved(best, rows)
+        coin = stream.uniform(len(i), len(self.groups)) < 0.5
+        first = moved[:, i] & (~moved[:, j] | coin)
+        columns = self.values.columns.to(best.dtype)
+        x = torch.where((first.to(best.dtype) @ columns) > 0, best[:, i], best[:, j])
+        return x, alive[:, i] & alive[:, j]
+
+    def nearer(
+        self, best: Tensor, alive: Tensor, rows: Tensor, u: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Replace one changed group by a value that is nearer to the row, drawn by frequency."""
+        (a, r), g = best.shape[:2], len(self.groups)
+        gaps = feature_gaps(best, self.query.x[rows][:, None, :], self.query.region.space)
+        now = gaps @ self.groups.to(gaps).T  # (a, r, g)
+        source = rows[:, None, None].expand(a, r, g)
+        group = torch.arange(g, device=best.device).expand(a, r, g)
+        count = self.values.nearer(source, group, now - 1e-6)
+        rank = (u * count).long().minimum((count - 1).clamp(min=0))
+        x = self.values.put(best[:, :, None, :].expand(-1, -1, g, -1), source, group, rank)
+        return x.flatten(1, 2), ((count > 0) & alive[..., None]).flatten(1)
+
+    def one_more(self, parents: Tensor, rows: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Change one more group of parents (a, m, d), at quantiles u (a, m, g, s)."""
+        (a, m), (g, s) = parents.shape[:2], u.shape[2:]
+        source = rows[:, None, None, None].expand(a, m, g, s)
+        group = torch.arange(g, device=u.device)[:, None].expand(a, m, g, s)
+        count = self.values.count[source, group]
+        rank = (u * count).long().minimum((count - 1).clamp(min=0))
+        x = self.values.put(parents[:, :, None, None, :].expand(-1, -1, g, s, -1), source, group,
+                            rank)  # fmt: skip
+        ok = (count > 0) & ~self.moved(parents, rows)[..., None]
+        return x.flatten(1, 3), ok.flatten(1)
+
+    def fittest(
+        self, elders: Tensor, known: Tensor, children: Tensor, ok: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best of elders (a, e, d) and children (a, c, d), and their scores.
+
+        Children are judged cheapest first, and only as long as one of them may still be among
+        the best: no valid person scores above its distance.
+        """
+        count, size = children.shape[1], self.settings.size
+        query, source = self.query, rows.repeat_interleave(count)
+        if self.leaves_region:
+            seen: Tensor = query.region.select(source).snap(children.flatten(0, 1))
+            children = seen.reshape(children.shape)
+        ok = ok & (children != query.x[rows][:, None, :]).any(-1)
+        whole = torch.cat([elders, children], 1)
+        here = torch.cat([known.isfinite(), ok], 1)
+        keys = row_keys(whole.flatten(0, 1), 0).reshape(here.shape)
+        ok = (
+            ok
+            & ~_again(
+                torch.where(here, keys, -1 - torch.arange(here.shape[1], device=keys.device))
+            )[:, -count:]
+        )
+        gaps = feature_gaps(children, query.x[rows][:, None, :], query.region.space)
+        far = norm_mean(gaps, self.settings.norms).double().masked_fill(~ok, torch.inf)
+        order = far.argsort(dim=1, stable=True)
+        score = torch.full_like(far, torch.inf)
+        for start, stop in pairwise([0, *(int(share * count) for share in _LOOKS)]):
+            limit = torch.cat([known, score], 1).topk(size, largest=False).values[:, -1]
+            part = order[:, start:stop]
+            open_ = far.gather(1, part) < limit[:, None]
+            if not bool(open_.any()) or query.budget.expired:
+                break
+            row, place = open_.nonzero(as_tuple=True)
+            child = part[row, place]
+            score[row, child] = self.judged(children[row, child], far[row, child], rows[row])
+        best, order = torch.cat([known, score], 1).sort(dim=1, stable=True)
+        order = order[:, :size, None].expand(-1, -1, whole.shape[2])
+        return whole.gather(1, order), best[:, :size]
+
+    def judged(self, x: Tensor, far: Tensor, rows: Tensor) -> Tensor:
+        """Return distances (m,), plus 2 minus the chance of the class where it is not reached."""
+        query, target = self.query, self.query.target[rows]
+        scores = query.model.scores(x)
+        chance = torch.softmax(scores.double(), 1).gather(1, target[:, None])[:, 0]
+        reached = query.model.margin_of(scores, target) >= MARGIN
+        return torch.where(reached, far, far + 2 - chance)
+
+    def goal(self, worth: Tensor, rows: Tensor) -> Tensor:
+        """Return the sum of the best scores: it falls whenever one of them is new."""
+        return worth[:, : self.settings.top].clamp(max=4).sum(1)
+
+    def open(self, worth: Tensor, stale: Tensor, rows: Tensor) -> Tensor:
+        """Tell for which rows one more generation may help."""
+        s, empty = self.settings, worth[:, 0] > VALID
+        hope = (self.age[rows] < s.least) | (stale < 1) | (empty & (stale < s.give_up))
+        return hope & (self.values.count[rows] > 0).any(1)
+
+
+def _again(keys: Tensor) -> Tensor:
+    """Tell (a, m) which keys (a, m) equal an earlier one."""
+    same, order = keys.sort(dim=1, stable=True)
+    again = torch.zeros_like(same, dtype=torch.bool)
+    again[:, 1:] = same[:, 1:] == same[:, :-1]
+    return torch.zeros_like(again).scatter(1, order, again)
