@@ -166,9 +166,9 @@ class _FewChanges:
         (a, r), g = best.shape[:2], len(self.groups)
         gaps = feature_gaps(best, self.query.x[rows][:, None, :], self.query.region.space)
         now = gaps @ self.groups.to(gaps).T  # (a, r, g)
+        count = self.values.nearer(rows, now - 1e-6)
         source = rows[:, None, None].expand(a, r, g)
         group = torch.arange(g, device=best.device).expand(a, r, g)
-        count = self.values.nearer(source, group, now - 1e-6)
         rank = (u * count).long().minimum((count - 1).clamp(min=0))
         x = self.values.put(best[:, :, None, :].expand(-1, -1, g, -1), source, group, rank)
         return x.flatten(1, 2), ((count > 0) & alive[..., None]).flatten(1)
@@ -190,26 +190,28 @@ class _FewChanges:
     ) -> tuple[Tensor, Tensor]:
         """Return the best of elders (a, e, d) and children (a, c, d), and their scores.
 
-        Children are judged cheapest first, and only as long as one of them may still be among
-        the best: no valid person scores above its distance.
+        Only children that are cheaper, as drawn, than the last of the best are looked at, cheapest
+        first, and only as long as one of them may still be among the best: no valid person scores
+        above its distance.
         """
-        count, size = children.shape[1], self.settings.size
-        query, source = self.query, rows.repeat_interleave(count)
+        count, size, query = children.shape[1], self.settings.size, self.query
+        far = self.distance(children, rows).masked_fill(~ok, torch.inf)
+        row, child = (far < known[:, -1:]).nonzero(as_tuple=True)
+        some, source = children[row, child], rows[row]
         if self.leaves_region:
-            seen: Tensor = query.region.select(source).snap(children.flatten(0, 1))
-            children = seen.reshape(children.shape)
-        ok = ok & (children != query.x[rows][:, None, :]).any(-1)
+            some = query.region.select(source).snap(some)
+            children[row, child] = some
+        price = self.distance(some[:, None], source)[:, 0]
+        price = price.masked_fill((some == query.x[source]).all(1), torch.inf)
+        nobody = -1 - torch.arange(size + count, device=rows.device)
+        keys = nobody.repeat(len(rows), 1)
+        here = known.isfinite()
+        keys[:, :size][here] = row_keys(elders[here], 0)
+        keys[row, size + child] = row_keys(some, 0)
+        far = torch.full_like(far, torch.inf)
+        far[row, child] = price
+        far = far.masked_fill(_again(keys)[:, size:], torch.inf)
         whole = torch.cat([elders, children], 1)
-        here = torch.cat([known.isfinite(), ok], 1)
-        keys = row_keys(whole.flatten(0, 1), 0).reshape(here.shape)
-        ok = (
-            ok
-            & ~_again(
-                torch.where(here, keys, -1 - torch.arange(here.shape[1], device=keys.device))
-            )[:, -count:]
-        )
-        gaps = feature_gaps(children, query.x[rows][:, None, :], query.region.space)
-        far = norm_mean(gaps, self.settings.norms).double().masked_fill(~ok, torch.inf)
         order = far.argsort(dim=1, stable=True)
         score = torch.full_like(far, torch.inf)
         for start, stop in pairwise([0, *(int(share * count) for share in _LOOKS)]):
@@ -224,6 +226,11 @@ class _FewChanges:
         best, order = torch.cat([known, score], 1).sort(dim=1, stable=True)
         order = order[:, :size, None].expand(-1, -1, whole.shape[2])
         return whole.gather(1, order), best[:, :size]
+
+    def distance(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the distances (a, m) of people (a, m, d) to their rows, in float64."""
+        gaps = feature_gaps(x, self.query.x[rows][:, None, :], self.query.region.space)
+        return norm_mean(gaps, self.settings.norms).double()
 
     def judged(self, x: Tensor, far: Tensor, rows: Tensor) -> Tensor:
         """Return distances (m,), plus 2 minus the chance of the class where it is not reached."""

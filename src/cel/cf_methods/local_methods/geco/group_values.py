@@ -88,10 +88,10 @@ class GroupValues:
         donor = self.x[self.place[rows, group, rank]]
         return torch.where(self.columns[group], donor, people)
 
-    def nearer(self, rows: Tensor, group: Tensor, than: Tensor) -> Tensor:
-        """Return how many values (...) of groups are nearer to their rows than `than` (...)."""
-        table = self.gap[rows, group]
-        return torch.searchsorted(table, than[..., None].contiguous())[..., 0]
+    def nearer(self, rows: Tensor, than: Tensor) -> Tensor:
+        """Return how many values (a, r, g) of each group are nearer to rows (a,) than `than`."""
+        limits = than.movedim(2, 1).contiguous()
+        return torch.searchsorted(self.gap[rows], limits).movedim(1, 2)
 
 
 def _may(x: Tensor, f: Feature, region: Region) -> Tensor:
