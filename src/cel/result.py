@@ -338,6 +338,32 @@ class ExplanationResult:
 
         show(self, rows)
 
+    def save_html(self, path: str | Path, *, title: str | None = None, most: int = 200) -> Path:
+        """Write one offline page about the rows: what changes, how likely, how usual.
+
+        The page loads nothing and runs nothing; it is light or dark as the reader's system is.
+
+        Args:
+            path: the file, written completely or not at all.
+            title: its heading.
+            most: rows with a part of their own; the others are only counted.
+        """
+        from cel.display.person_page import save_html
+
+        return save_html(self, path, title=title, most=most)
+
+    def plan(self) -> pd.DataFrame:
+        """Return the changes of each found row in an order in which every step is allowed.
+
+        One line per change: row, step, feature, from, to, and the probability of the wanted class
+        (regression: the prediction) once the step is done. Up to seven changes the order with the
+        best steps on average is taken, beyond that the best next step. Changes with the same step
+        belong together: no order of single ones is allowed.
+        """
+        from cel.display.steps_plan import step_plan
+
+        return step_plan(self)
+
     def _repr_html_(self) -> str:
         from cel.display.notebook import notebook_html
 

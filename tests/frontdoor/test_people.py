@@ -1,5 +1,9 @@
 """What a person is shown: sentences, tables, pages. Nothing hidden, nothing unescaped."""
 
+import base64
+import hashlib
+import os
+import re
 import sys
 import types
 from dataclasses import replace
@@ -15,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import cel
 from cel.display import Facts
+from cel.display.person_page import person_page
 from cel.errors import ConfigError
 from cel.preprocessing import infer_space
 from cel.result import ExplanationResult
@@ -225,3 +230,49 @@ def test_strangers_text_is_text_everywhere():
     from cel.display.terminal import terminal_text
 
     assert "\x1b" not in terminal_text(result)
+    page = person_page(result)
+    assert "<img" not in page
+    assert "&lt;img" in page
+    assert "\x1b" not in page
+
+
+# -- pages -----------------------------------------------------------------------------------
+
+
+def test_a_page_asks_nobody_for_anything(case, tmp_path):
+    path = case[3].save_html(tmp_path / "people.html")
+    text = path.read_text(encoding="utf8")
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?://|<script|<link|src=|@import|url\(|style=", text)
+    style = re.search(r"<style>(.*?)</style>", text, re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src-elem 'sha256-{digest}'" in text
+    assert "prefers-color-scheme: dark" in style
+    assert os.listdir(tmp_path) == ["people.html"]
+
+
+def test_a_page_has_a_card_per_person_and_counts_the_rest(case):
+    result = case[3]
+    text = person_page(result, most=5)
+    assert text.count('class="card"') == 5
+    assert "7 more rows are counted above" in text
+    changes = result.changes()
+    often = changes.feature.value_counts()
+    assert f"<td>{often.index[0]}</td><td>{often.iloc[0]}</td>" in text
+    assert text.count('<td class="new">') == changes.row.isin(case[2].index[:5]).sum()
+
+
+def test_a_page_of_one_person_and_of_a_stored_result(case):
+    one = person_page(case[3].select([0]))
+    assert "What changes most often" not in one
+    assert 'class="strip"' in one
+    stored = person_page(ExplanationResult.from_json(case[3].to_json()))
+    assert 'class="strip"' not in stored
+    assert "What changes most often" in stored
+
+
+@pytest.mark.parametrize("most", [0, "many", 1.5])
+def test_a_page_refuses_nonsense(case, tmp_path, most):
+    with pytest.raises(ConfigError, match="how many people"):
+        case[3].save_html(tmp_path / "x.html", most=most)
+    assert not os.listdir(tmp_path)

@@ -67,14 +67,15 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def percent_pair(before: float, after: float) -> tuple[str, str]:
-    """Return two shares with as many digits as it takes to tell them apart, at most three.
+    """Return two shares with as many digits as it takes to tell them and a half apart.
 
     >>> percent_pair(0.31, 0.58), percent_pair(0.4996, 0.5004)
     (('31 %', '58 %'), ('49.96 %', '50.04 %'))
     """
     for digits in range(3):
         shown = percent(before, digits), percent(after, digits)
-        if shown[0] != shown[1] and not (digits == 0 and _beside_half(before, after)):
+        half = any(v != 0.5 and round(v * 100, digits) == 50 for v in (before, after))
+        if shown[0] != shown[1] and not half:
             return shown
     return percent(before, 3), percent(after, 3)
 
@@ -99,11 +100,6 @@ def joined(parts: list[str]) -> str:
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _beside_half(before: float, after: float) -> bool:
-    """Tell whether one of two shares would be shown as 50 % but is not."""
-    return any(round(v * 100) == 50 and v != 0.5 for v in (before, after))
 
 
 def _is_gap(value: Any) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from cel.display.offline import page_policy
 from cel.errors import MissingDependencyError, StoreError
 from cel.paths import unlinked, write_text
 from cel.report.figures import write_figures
@@ -106,7 +105,7 @@ def page_html(data: dict[str, Any]) -> str:
     style = "\n".join(_asset(name) for name in STYLES)
     script = "\n".join(_asset(name) for name in SCRIPTS)
     parts = {
-        "POLICY": _policy([script], [style]),
+        "POLICY": page_policy([script], [style]),
         "TITLE": f"CEL report: {html(data['meta']['suite'])}",
         "STYLE": style,
         "DATA": page_json(data),
@@ -117,26 +116,6 @@ def page_html(data: dict[str, Any]) -> str:
         assert mark, f"the page has no place for {name}"
         page = before + text + after
     return page
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Return a policy under which these very texts run, nothing else does, nothing is loaded."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))}",
-            f"style-src-elem {' '.join(map(_hash, styles))}",
-            "style-src-attr 'none'",
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _asset(name: str) -> str:
