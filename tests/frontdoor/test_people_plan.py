@@ -1,5 +1,6 @@
 """Plans: every step allowed, every probability the model's own, the order the best there is."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -51,8 +52,6 @@ def fixed_answers(frame, rows, answers, space):
     model = Needs(weights, 9.5)
     known = cel.wrap(model, frame, space=space)
     base = cel.explain(known, rows, train=frame, target="yes", method="nearest")
-    from dataclasses import replace
-
     given = base.given
     codes = known.pipeline_.transform(answers)
     encoded = known.pipeline_.encode_space(space)
@@ -154,16 +153,14 @@ def test_changes_that_only_work_together_are_one_step():
 def test_many_changes_are_planned_one_by_one():
     rng = np.random.default_rng(0)
     names = [f"c{j}" for j in range(11)]
-    frame = pd.DataFrame(rng.normal(size=(200, 11)).round(2), columns=names)
-    model = Needs({n: 1.0 + j for j, n in enumerate(names)}, 30.0)
+    frame = pd.DataFrame(rng.uniform(-2, 2, size=(200, 11)).round(2), columns=names)
+    model = Needs({n: 0.1 + 0.1 * j for j, n in enumerate(names)}, 5.0)
     known = cel.wrap(model, frame)
-    rows = frame.head(3)
+    rows = pd.DataFrame(-1.0, index=range(3), columns=names)
     base = cel.explain(known, rows, train=frame, target="yes", method="nearest")
-    from dataclasses import replace
-
-    codes = np.asarray(known.pipeline_.transform(rows + 3.0), dtype=np.float32)
+    codes = np.asarray(known.pipeline_.transform(rows + 2.0), dtype=np.float32)
     result = replace(base, x_cfs=codes, status=np.full(3, "found", dtype=object),
-                     y_cfs=np.ones(3, dtype=int))  # fmt: skip
+                     y_cfs=np.ones(3, dtype=int), proof=None, bound=None)  # fmt: skip
     plan = result.plan()
     for label in rows.index:
         mine = plan[plan.row == label]

@@ -61,7 +61,8 @@ class _Walks:
             self._judge(rows[i : i + POINTS], done[i : i + POINTS])
             for i in range(0, len(rows), POINTS)
         ]
-        return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
+        allowed, said = zip(*parts, strict=True)
+        return np.concatenate(allowed), np.concatenate(said)
 
     def _judge(self, rows: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         facts, result = self.facts, self.facts.result
