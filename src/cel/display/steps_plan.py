@@ -101,7 +101,7 @@ class _Walks:
         if result.target is not None and result.target.lower:
             wanted = result.target.decode(wanted)
         away = np.abs(said - wanted[:, 0])
-        return -away / (away.max() or 1.0)
+        return np.asarray(-away / (away.max() or 1.0))
 
     # -- few changes: all orders -------------------------------------------------------------
 
