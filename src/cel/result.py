@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cel.display.for_people import ForPeople
 from cel.errors import DataError
 from cel.preprocessing import Encoding, GivenRows, companions
 from cel.protocols import Proof, Status, Task
@@ -66,7 +67,7 @@ class EvaluationContext:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExplanationResult:
+class ExplanationResult(ForPeople):
     """Counterfactuals for n rows; every array has n entries and nothing is ever reordered.
 
     Attributes:
@@ -319,55 +320,6 @@ class ExplanationResult:
             known = {k: n for k, n in self.proofs().items() if n and k != "infeasible"}
             parts += "".join(f", {n} {k}" for k, n in known.items())
         return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
-
-    # -- for people ------------------------------------------------------------------------
-
-    def sentences(self) -> pd.Series:
-        """Return one sentence per row in plain language, indexed like the rows."""
-        from cel.display.sentences import sentences
-
-        return sentences(self)
-
-    def show(self, rows: int = 10) -> None:
-        """Show the first rows before and after: as a table in a notebook, as text elsewhere.
-
-        Args:
-            rows: how many rows are shown.
-        """
-        from cel.display.terminal import show
-
-        show(self, rows)
-
-    def save_html(self, path: str | Path, *, title: str | None = None, most: int = 200) -> Path:
-        """Write one offline page about the rows: what changes, how likely, how usual.
-
-        The page loads nothing and runs nothing; it is light or dark as the reader's system is.
-
-        Args:
-            path: the file, written completely or not at all.
-            title: its heading.
-            most: rows with a part of their own; the others are only counted.
-        """
-        from cel.display.person_page import save_html
-
-        return save_html(self, path, title=title, most=most)
-
-    def plan(self) -> pd.DataFrame:
-        """Return the changes of each found row in an order in which every step is allowed.
-
-        One line per change: row, step, feature, from, to, and the probability of the wanted class
-        (regression: the prediction) once the step is done. Up to seven changes the order with the
-        best steps on average is taken, beyond that the best next step. Changes with the same step
-        belong together: no order of single ones is allowed.
-        """
-        from cel.display.steps_plan import step_plan
-
-        return step_plan(self)
-
-    def _repr_html_(self) -> str:
-        from cel.display.notebook import notebook_html
-
-        return notebook_html(self)
 
     # -- files -------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from cel.errors import ConfigError, DataError
 from cel.protocols import Task
 from cel.registry import did_you_mean
 
-__all__ = ["Guess", "guess_card", "write_card"]
+__all__ = ["Guess", "check_text", "guess_card", "write_card"]
 
 _FEW = 20  # whole numbers with so few values are taken for classes when they are the target
 
@@ -71,7 +71,7 @@ def write_card(guess: Guess, path: Path) -> None:
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        _check_text(path)
+        check_text(path)
         frame = pd.read_csv(path, skipinitialspace=True)
         if frame.empty:
             raise DataError(f"{path}: a header and no rows below it")
@@ -82,7 +82,7 @@ def _read(path: Path) -> pd.DataFrame:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None
 
 
-def _check_text(path: Path) -> None:
+def check_text(path: Path) -> None:
     """Refuse what pandas would rename or keep silently: NUL bytes, one name for two columns."""
     import csv
 

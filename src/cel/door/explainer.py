@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from cel.cf_methods import BaseCounterfactualMethod
 from cel.cf_methods.goals import Wish
 from cel.cf_methods.local_methods.dice import DiCEIntervals
 from cel.cf_methods.variants import named
+from cel.datasets.chunks import table_chunks
 from cel.door.given_tables import as_table, in_units, known_model, row_names
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.preprocessing import Encoding, frozen, infer_space
@@ -117,6 +118,20 @@ class Explainer:
         if self.on_error == "raise":
             _raise(result)
         return result
+
+    def explain_batches(
+        self, source: Any, target: Any = None, *, chunk: int = 10_000, n: int = 1
+    ) -> Iterator[ExplanationResult]:
+        """Yield results for the rows of a large table, a part at a time, at constant memory.
+
+        Args:
+            source: the path of a CSV or parquet file, a table, or an iterable of tables.
+            target: what all rows should become; by default the target of the explainer.
+            chunk: rows of a part.
+            n: how many answers per row.
+        """
+        for rows in table_chunks(source, chunk):
+            yield self.explain(rows, target, n=n)
 
     def _method(self, n: int) -> BaseCounterfactualMethod:
         """Return the fitted method for one answer per row, or for several."""
