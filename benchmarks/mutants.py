@@ -46,6 +46,7 @@ MIN_PER_PACKAGE = 10
 fork = multiprocessing.get_context("fork")
 _JUDGES = []  # one per process of the pool
 
+# fmt: off
 # package -> (files, nearest tests, slower tests for --wide)
 PACKAGES = {
     "space": (
@@ -56,12 +57,21 @@ PACKAGES = {
     "search": (
         ["src/cel/search/*.py"],
         ["tests/search/*.py", "tests/unit/test_pool.py"],
-        ["tests/methods/wachter/*.py", "tests/methods/dice/*.py"],
+        [
+            "tests/methods/cells/*.py", "tests/methods/nice/*.py", "tests/methods/wachter/*.py",
+            "tests/methods/dice/*.py",
+        ],
     ),
     "solvers": (
         ["src/cel/solvers/*.py"],
-        ["tests/solvers/*.py", "tests/oracles/test_closed_forms.py"],
-        ["tests/methods/artelt/*.py", "tests/methods/ppcef/*.py"],
+        [
+            "tests/solvers/*.py", "tests/unit/test_choices.py",
+            "tests/oracles/test_closed_forms.py",
+        ],
+        [
+            "tests/methods/actionable/*.py", "tests/methods/artelt/*.py",
+            "tests/methods/ppcef/*.py",
+        ],
     ),
     "metrics": (
         ["src/cel/metrics/*.py"],
@@ -79,6 +89,7 @@ PACKAGES = {
         ["tests/unit/test_cards.py"],
     ),
 }
+# fmt: on
 SKIPPED = {"__init__.py", "docs.py", "example.py"}  # metrics: the page, and the example it shows
 
 ARITHMETIC = {

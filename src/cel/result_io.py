@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cel.arrow_block import read_block, write_block
 from cel.errors import StoreError
 from cel.preprocessing.encoding import row_labels
 from cel.protocols import Proof, Status, Task
@@ -85,7 +86,8 @@ def _target_from_dict(d: dict[str, Any]) -> Target:
     )
 
 
-def _from_header(header: dict[str, Any]) -> dict[str, Any]:
+def _from_header(header: dict[str, Any], n: int) -> dict[str, Any]:
+    """Return the fields of a result of `n` rows that its header holds."""
     from cel.preprocessing import PreprocessingPipeline, Sheet
 
     if header.get("format") != FORMAT:
@@ -101,7 +103,7 @@ def _from_header(header: dict[str, Any]) -> dict[str, Any]:
         "pipeline": None if pipeline is None else PreprocessingPipeline.from_dict(pipeline),
         "target": None if target is None else _target_from_dict(target),
         "sheet": Sheet.from_dict(header["sheet"]) if "sheet" in header else None,
-        "rows": _rows_of(header.get("rows")),
+        "rows": _rows_of(header.get("rows"), n),
         "reasons": _reasons_of(header.get("reasons")),
         "params": header["params"],
         "seconds": header["seconds"],
@@ -117,10 +119,7 @@ def _table(rows: pd.DataFrame) -> bytes:
         table = pa.Table.from_pandas(rows, preserve_index=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         table = pa.Table.from_pandas(_as_text(rows), preserve_index=True)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as file:
-        file.write_table(table)
-    return bytes(sink.getvalue())
+    return write_block(table)
 
 
 def _as_text(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,13 +128,8 @@ def _as_text(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**odd)
 
 
-def _rows_of(text: str | None) -> pd.DataFrame | None:
-    import pyarrow as pa
-
-    if text is None:
-        return None
-    frame: pd.DataFrame = pa.ipc.open_file(base64.b64decode(text)).read_all().to_pandas()
-    return frame
+def _rows_of(text: str | None, n: int) -> pd.DataFrame | None:
+    return None if text is None else read_block(base64.b64decode(text), n)
 
 
 def _ids(stored: list[Any], rows: pd.DataFrame | None) -> np.ndarray:
@@ -212,10 +206,10 @@ def _damage(where: str) -> Iterator[None]:
 
 
 def _from_document(document: dict[str, Any]) -> ExplanationResult:
-    fields = _from_header(document)
+    n = len(document.get("status", ()))
+    fields = _from_header(document, n)
     whole = document["task"] == Task.CLASSIFICATION.value
     width = fields["space"].width
-    n = len(document["status"])
     kinds = {"x_origs": np.float32, "x_cfs": np.float32, "x_sets": np.float32}
     for name in (*_ROWS, "x_sets"):
         if document[name] is None:
@@ -318,7 +312,7 @@ def _read_parquet(path: Path) -> ExplanationResult:
     with pq.ParquetFile(path) as file:
         header = json.loads(_header_text(file))
         table = file.read()
-    fields = _from_header(header)
+    fields = _from_header(header, table.num_rows)
     for name in (*_ROWS, "x_sets", "cf_group_ids"):
         if name in table.column_names:
             fields[name] = _from_arrow(table[name], header["set_size"] if name == "x_sets" else 0)

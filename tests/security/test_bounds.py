@@ -4,6 +4,7 @@ import gzip
 import http.server
 import io
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import tracemalloc
 import zipfile
 
+import numpy as np
 import pytest
 
 import cel.datasets.download as download_module
@@ -21,7 +23,7 @@ from cel.benchmark import load_suite
 from cel.config import read_yaml
 from cel.datasets.cards import load_card
 from cel.datasets.specs import FileSpec
-from cel.errors import CelError, ConfigError, DataError
+from cel.errors import CelError, ConfigError, DataError, StoreError
 
 CARD = """
 name: own
@@ -277,3 +279,64 @@ def test_every_error_is_ours(tmp_path):
     path.write_text("- a\n- b\n")
     with pytest.raises(CelError, match="holds a list"):
         load_suite(path)
+
+
+def _block(table, **options):
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
+        file.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_a_table_in_a_header_cannot_announce_more_than_it_has():
+    """Compressed batches, columns without bytes and dictionaries of nothing: none is read."""
+    import pyarrow as pa
+
+    from cel.arrow_block import read_block
+
+    many = 3_000_000
+    small = pa.array([0], pa.int8())
+    wide = pa.DictionaryArray.from_arrays(small, pa.nulls(many))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([many], pa.int32()), [1])
+    bombs = [
+        (_block(pa.table({"a": np.zeros(many)}), compression="zstd"), many),
+        (_block(pa.table({"a": [0]}), compression="lz4"), 1),
+        (_block(pa.table({"a": pa.nulls(many)})), 5),
+        (_block(pa.table({"a": wide})), 1),
+        (_block(pa.table({"a": runs})), many),
+        (_block(pa.table({"a": pa.array([[None] * 9], pa.list_(pa.null()))})), 1),
+        (b"ARROW1\0\0" + b"\xff" * 40, 1),
+        (b"no such thing", 1),
+    ]
+    for data, rows in bombs:
+        before = pa.total_allocated_bytes()
+        with pytest.raises((OSError, pa.ArrowException)) as refused:
+            read_block(data, rows)
+        del refused
+        assert pa.total_allocated_bytes() - before < many, data[:20]
+    kept = pa.table(
+        {"a": [1.5, 2.5], "b": pa.array(["x", "y"]).dictionary_encode(), "c": [None] * 2}
+    )
+    read = read_block(_block(kept), 2)
+    assert read[["a", "b"]].astype(str).to_numpy().tolist() == [["1.5", "x"], ["2.5", "y"]]
+    assert read["c"].isna().all()
+
+
+def test_damaged_heads_of_tables_are_refused():
+    """One byte changed anywhere: the table, a refusal of ours or of Arrow, never anything else."""
+    import pyarrow as pa
+
+    from cel.arrow_block import read_block
+
+    whole = _block(pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]}))
+    chance, refused = random.Random(0), 0
+    for _ in range(400):
+        place, value = chance.randrange(len(whole)), chance.randrange(256)
+        data = whole[:place] + bytes([value]) + whole[place + 1 :]
+        try:
+            assert len(read_block(data, 3)) == 3
+        except (StoreError, pa.ArrowException, UnicodeDecodeError, OSError, ValueError):
+            refused += 1
+    assert refused > 20

@@ -107,3 +107,32 @@ def test_the_search_goes_on_until_the_pool_is_exhausted():
     stop = Budget(max_queries=0)
     early = pool.nearest(torch.zeros(1, 1), torch.tensor([1]), accept=accept, budget=stop)
     assert not bool(early.ok.any())
+
+
+def test_a_pool_of_some_rows_has_the_classes_of_these():
+    x, y = torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
+    among = torch.tensor([True, True, False, True, False, False])
+    pool = Pool.of(x, y, FeatureSpace.continuous(2), among=among)
+    assert {k: part.rows.tolist() for k, part in pool.parts.items()} == {0: [0, 3], 1: [1]}
+    whole = Pool.of(x, y, FeatureSpace.continuous(2))
+    assert {k: part.rows.tolist() for k, part in whole.parts.items()} == {
+        0: [0, 3], 1: [1, 4], 2: [2, 5],
+    }  # fmt: skip
+
+
+def test_rows_on_their_grid_leave_no_more_slack_than_rounding():
+    from cel.search.pool_floor import TOLERANCE, Gauge
+
+    space = FeatureSpace(
+        [
+            Feature(
+                name="n", kind="integer", columns=(0,), lower=0.0, upper=1.0, anchor=0.0, step=0.25
+            )
+        ]
+    )
+    scale = torch.tensor([2.0])
+    even = Gauge.of(space, torch.tensor([[0.25], [0.75], [1.0]]), scale=scale, square=False)
+    odd = Gauge.of(space, torch.tensor([[0.25], [0.35]]), scale=scale, square=False)
+    assert even.slack == pytest.approx(2 * TOLERANCE)
+    assert (even.off_grid, odd.off_grid) == (False, True)
+    assert odd.slack == pytest.approx(2 * (0.1 + TOLERANCE), rel=1e-5)

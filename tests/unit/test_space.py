@@ -433,3 +433,53 @@ def test_targets_encode_and_decode():
     y = np.array([[5.0, 5.0], [12.0, 6.0]])
     assert price.encode(y).tolist() == [[0.5, 0.0], [1.2, 1.0]]
     assert np.allclose(price.decode(price.encode(y)), y)
+
+
+def test_outputs_and_positions_of_targets():
+    words = Target(names=("t",), task=Task.CLASSIFICATION, classes=("a", "b", "c"))
+    values = Target(names=("t", "u"), task=Task.REGRESSION, lower=(0.0, 0.0), upper=(1.0, 1.0))
+    assert (words.n_outputs, values.n_outputs) == (3, 2)
+    assert words.place(2, positions=True) == 2
+    for wrong in (2, 3, -1, True):
+        with pytest.raises(ConfigError, match="unknown target class"):
+            words.place(wrong, positions=wrong != 2)
+    with pytest.raises(ConfigError, match="unknown target class"):  # labels that are numbers win
+        Target(names=("t",), task=Task.CLASSIFICATION, classes=(5, 6)).place(0, positions=True)
+
+
+def test_steps_are_finite():
+    for step in (np.inf, np.nan, 0.0, -1.0):
+        with pytest.raises(ConfigError, match="step must be positive"):
+            FeatureSpace([Feature(name="a", kind="integer", columns=(0,), step=step)])
+
+
+def test_tolerance_is_that_of_the_size_of_a_column():
+    from cel.space.layout import TOLERANCE, Layout
+
+    bounds = [(0.0, 0.5), (-3.0, 1.0), (0.0, np.inf), (-2.0, 8.0)]
+    space = FeatureSpace(
+        [
+            Feature(name=f"x{i}", kind="continuous", columns=(i,), lower=low, upper=high)
+            for i, (low, high) in enumerate(bounds)
+        ]
+    )
+    found = Layout.of(space, torch.zeros(1, 4, dtype=torch.float64)).tolerance / TOLERANCE
+    np.testing.assert_allclose(found, [1.0, 3.0, 1.0, 8.0])
+
+
+def test_only_features_of_broken_constraints_go_back():
+    """Two relations over different features: the broken one is given back, the other stays."""
+    space = FeatureSpace(
+        [
+            Feature(name=n, kind="continuous", columns=(i,), lower=0.0, upper=9.0)
+            for i, n in enumerate("abcd")
+        ],
+        constraints=(
+            LinearRelation((("a", 1.0), ("b", -1.0)), 0.0),
+            LinearRelation((("c", 1.0), ("d", -1.0)), 0.0),
+        ),
+    )
+    origin = torch.tensor([[1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 1.0, 2.0]])
+    rules = Region.around(space, origin)._rules
+    x = torch.tensor([[5.0, 3.0, 2.0, 4.0], [2.0, 4.0, 5.0, 3.0]])
+    assert rules.give_back(x).tolist() == [[1, 2, 2, 4], [2, 4, 1, 2]]
