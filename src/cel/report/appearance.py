@@ -69,7 +69,11 @@ _TITLES = {
     "group_ppcef_local": "PPCEF (a shift each)",
     "nearest": "Nearest row",
     "nice": "NICE",
+    "exact_relu": "Exact ReLU",
+    "feature_tweak": "FeatureTweak",
     "probe": "PROBE",
+    "rbr": "RBR",
+    "robust_nearest": "Robust neighbour",
     "roar": "ROAR",
 }
 

@@ -214,7 +214,7 @@ def bound_neurons(
 
 
 def interval_layer(
-    weight: Tensor, bias: Tensor, low: Tensor, high: Tensor, delta: float = 0.0
+    weight: Tensor, bias: Tensor, low: Tensor, high: Tensor, delta: float | Tensor = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Return the least and largest `W' h + b'` for h in boxes (s, in), (s, out) each.
 
@@ -223,21 +223,28 @@ def interval_layer(
         bias: (out,) or (s, out).
         low: (s, in) corners.
         high: (s, in).
-        delta: by how much each weight and bias may differ from the given one.
+        delta: by how much each weight and bias may differ from the given one; one number,
+            (s, 1), or (s, out).
     """
+    up, down = (low.clamp(min=0), high.clamp(min=0)), ((-high).clamp(min=0), (-low).clamp(min=0))
+    if isinstance(delta, Tensor):
+        weight = weight.expand(len(low), -1, -1)
+        slack: float | Tensor = delta[..., None]
+    else:
+        slack = delta
     ends = []
     for sign in (1.0, -1.0):  # the largest value is minus the least one of -W, -b
-        w, b = sign * weight, sign * bias - delta
-        rise, fall = w - delta, -w - delta  # what a unit of h, and of -h, brings at least
-        parts = [
-            (rise.clamp(min=0), low.clamp(min=0)), (rise.clamp(max=0), high.clamp(min=0)),
-            (fall.clamp(min=0), (-high).clamp(min=0)), (fall.clamp(max=0), (-low).clamp(min=0)),
-        ]  # fmt: skip
-        total = b.expand(len(low), -1)
-        for part, end in parts:
-            total = total + (part @ end[..., None])[..., 0]
+        total = (sign * bias - delta).expand(len(low), -1)
+        # What a unit of h brings at least, and a unit of -h.
+        for w, (least, most) in ((sign * weight - slack, up), (-sign * weight - slack, down)):
+            total = total + _through(w.clamp(min=0), least) + _through(w.clamp(max=0), most)
         ends.append(sign * total)
     return ends[0], ends[1]
+
+
+def _through(weight: Tensor, h: Tensor) -> Tensor:
+    """Return `W h` (s, out) for one matrix (out, in), or for one per set (s, out, in)."""
+    return h @ weight.T if weight.dim() == 2 else (weight @ h[..., None])[..., 0]
 
 
 def interval_bounds(
@@ -272,7 +279,7 @@ def margin_floors(layers: Layers, x: Tensor, mix: Tensor, delta: float | Tensor)
         layers: the network.
         x: (n, d) inputs.
         mix: (n, r, out) differences of outputs; the weights of each output may move.
-        delta: largest change of a weight or bias, one number.
+        delta: largest change of a weight or bias, one number or (n, 1).
 
     Returns:
         (n, r) lower bounds, rounded down.
@@ -281,16 +288,11 @@ def margin_floors(layers: Layers, x: Tensor, mix: Tensor, delta: float | Tensor)
     for number, (weight, bias) in enumerate(layers[:-1]):
         if number:
             ends = ends[0].relu(), ends[1].relu()
-        ends = interval_layer(weight, bias, *ends, delta=float(delta))
-    low, high = (ends[0].relu(), ends[1].relu()) if len(layers) > 1 else ends
+        least, most = interval_layer(weight, bias, *ends, delta=delta)
+        ends = -outward(-least), outward(most)
+    if len(layers) > 1:
+        ends = ends[0].relu(), ends[1].relu()
     weight, bias = layers[-1]
-    loss = float(delta) * mix.abs().sum(-1)  # (n, r): all outputs of a difference move at once
-    rise, fall = mix @ weight - loss[..., None], -(mix @ weight) - loss[..., None]
-    total = mix @ bias - loss
-    parts = [
-        (rise.clamp(min=0), low.clamp(min=0)), (rise.clamp(max=0), high.clamp(min=0)),
-        (fall.clamp(min=0), (-high).clamp(min=0)), (fall.clamp(max=0), (-low).clamp(min=0)),
-    ]  # fmt: skip
-    for part, end in parts:
-        total = total + (part @ end[..., None])[..., 0]
-    return -outward(-total)
+    loss = delta * mix.abs().sum(-1)  # (n, r): all outputs of a difference move at once
+    least, _ = interval_layer(mix @ weight, mix @ bias, *ends, delta=loss)
+    return -outward(-least)

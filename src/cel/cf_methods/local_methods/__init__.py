@@ -17,6 +17,7 @@ from cel.cf_methods.local_methods.dicoflex import DiCoFlex
 from cel.cf_methods.local_methods.exact_relu import ExactReLU
 from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
+from cel.cf_methods.local_methods.feature_tweak import FeatureTweak
 from cel.cf_methods.local_methods.geco import GeCo
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.live_regions import LiveRegions
@@ -25,8 +26,10 @@ from cel.cf_methods.local_methods.nearest import NearestInstance
 from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.local_methods.ppcef import PPCEF
 from cel.cf_methods.local_methods.probe import PROBE
+from cel.cf_methods.local_methods.rbr import RBR
 from cel.cf_methods.local_methods.revise import REVISE
 from cel.cf_methods.local_methods.roar import ROAR
+from cel.cf_methods.local_methods.robust_nearest import RobustNearest
 from cel.cf_methods.local_methods.sace import SACE
 from cel.cf_methods.local_methods.wachter import Wachter
 
@@ -42,6 +45,7 @@ __all__ = [
     "NICE",
     "PPCEF",
     "PROBE",
+    "RBR",
     "REVISE",
     "ROAR",
     "SACE",
@@ -53,9 +57,11 @@ __all__ = [
     "DiCoFlex",
     "ExactReLU",
     "ExactTree",
+    "FeatureTweak",
     "GeCo",
     "GrowingSpheres",
     "LiveRegions",
     "NearestInstance",
+    "RobustNearest",
     "Wachter",
 ]

@@ -13,8 +13,8 @@ from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
-from cel.cf_methods.ensembles.proofs import hopeless_rows
-from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.ensembles.proofs import hopeless_rows, proof_scope
+from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
@@ -56,6 +56,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "this library"
+    proves: ClassVar[bool] = True  # that there is no answer; never that a cost is the least
     _test_params: ClassVar[dict[str, Any]] = {}
     _copies: ClassVar[int] = 400
 
@@ -98,8 +99,14 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
             x[rows] = verified(query, own, found, group.rows)
             if self.total_CFs > 1:
                 sets.append((rows, self._menu(query, view, group, own, found)))
-        logs = {"unread_rows": int((~readable).sum())} if not readable.all() else None
-        return Answer(x=x, infeasible=infeasible, sets=self._joined(query, sets), logs=logs)
+        logs: dict[str, Any] = {"proof_scope": proof_scope(view)}
+        if not readable.all():
+            logs["unread_rows"] = int((~readable).sum())
+        nothing = torch.full((len(query),), torch.nan)
+        return Answer(
+            x=x, infeasible=infeasible, sets=self._joined(query, sets), bound=nothing,
+            proof=proof_of(nothing, nothing), logs=logs,
+        )  # fmt: skip
 
     def _search(self, view: TreeView, group: DemandGroup, table: CellTable) -> Incumbents:
         bits, demand = view.bits, group.demand(view.bits)

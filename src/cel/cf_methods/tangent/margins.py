@@ -6,10 +6,18 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.query import MARGIN, Query
+from cel.protocols import Task
 from cel.search.gradient import Accept, RowFunction
 from cel.solvers.least_change import RowOutputs
 
-__all__ = ["AIM", "accept_beyond", "accept_within", "class_margin", "class_margins"]
+__all__ = [
+    "AIM",
+    "accept_beyond",
+    "accept_within",
+    "class_margin",
+    "class_margins",
+    "output_demands",
+]
 
 AIM = 1.5 * MARGIN  # searches head a little beyond the margin that is asked for
 
@@ -51,3 +59,18 @@ def accept_within(query: Query, eps: float) -> Accept:
         return seen, miss <= eps * (1 - 1e-4)
 
     return accept
+
+
+def output_demands(query: Query) -> tuple[Tensor, Tensor]:
+    """Return what outputs must do: `mix . outputs + shift >= 0`, (n, m, K) and (n, m), float64."""
+    target = query.target.detach().cpu()
+    n, outputs = len(query), query.model.n_outputs
+    eye = torch.eye(outputs, dtype=torch.float64)
+    if query.model.task is Task.REGRESSION:
+        wanted, tolerance = target.double().reshape(n, -1), query.model.tolerance
+        mix = torch.cat([eye, -eye]).expand(n, -1, -1)
+        return mix, torch.cat([tolerance - wanted, tolerance + wanted], 1)
+    others = torch.arange(outputs - 1)
+    other = others + (others >= target[:, None])
+    mix = eye[target][:, None] - eye[other]
+    return mix, torch.zeros(n, outputs - 1, dtype=torch.float64)

@@ -19,7 +19,7 @@ from cel.cf_methods.local_methods.exact_relu.activation_search import (
 from cel.cf_methods.local_methods.exact_relu.priced_parts import PricedSets
 from cel.cf_methods.local_methods.wachter import Wachter
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows, proof_of
-from cel.cf_methods.tangent.margins import AIM
+from cel.cf_methods.tangent.margins import AIM, output_demands
 from cel.cf_methods.view import ModelView
 from cel.models.relu_view import ReluView
 from cel.parameters import check_positive
@@ -175,7 +175,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
     def _search(
         self, query: Query, view: ReluView, recourse: Recourse, aim: float, known: Tensor | None
     ) -> ActivationProof:
-        mix, shift = demands(query)
+        mix, shift = output_demands(query)
         search = ActivationSearch(
             view.layers, PricedSets.of(recourse), mix, shift - aim, nodes=self.nodes,
             undecided=self.undecided, expired=lambda: query.budget.expired,
@@ -196,18 +196,3 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
             proof = self._search(part, view, self._recourse(part), aim, None)
             out[rows] = np.isinf(proof.bound)
         return out
-
-
-def demands(query: Query) -> tuple[Tensor, Tensor]:
-    """Return what outputs must do: `mix . outputs + shift >= 0`, (n, m, K) and (n, m), float64."""
-    target = query.target.detach().cpu()
-    n, outputs = len(query), query.model.n_outputs
-    eye = torch.eye(outputs, dtype=torch.float64)
-    if query.model.task is Task.REGRESSION:
-        wanted, tolerance = target.double().reshape(n, -1), query.model.tolerance
-        mix = torch.cat([eye, -eye]).expand(n, -1, -1)
-        return mix, torch.cat([tolerance - wanted, tolerance + wanted], 1)
-    others = torch.arange(outputs - 1)
-    other = others + (others >= target[:, None])
-    mix = eye[target][:, None] - eye[other]
-    return mix, torch.zeros(n, outputs - 1, dtype=torch.float64)

@@ -1,0 +1,165 @@
+"""Robust neighbours (Jiang et al., 2023; Hamman et al., 2023): rows that survive the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Unpack
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.robust_nearest.certificates import (
+    certified_delta,
+    stability,
+    weight_margin,
+)
+from cel.cf_methods.query import Answer, Query, TrainRows
+from cel.cf_methods.view import ModelView
+from cel.errors import UnsupportedError
+from cel.parameters import check_positive
+from cel.protocols import Need
+from cel.search import bisect_to_boundary, revert_features
+from cel.search.boundary import Test
+from cel.search.gradient import RowFunction
+from cel.search.pool import Distance, Pool
+from cel.space import FeatureSpace
+
+__all__ = ["RobustNearest"]
+
+
+class RobustNearest(LocalMixin, BaseCounterfactualMethod):
+    """Show the nearest training row of the class that passes a test of robustness.
+
+    Two tests:
+
+    - "delta" (RNCE): the class holds for *every* network whose weights and biases differ by at
+      most `delta` from the explained one. Bounds of intervals, exact for linear models and one
+      hidden layer, sufficient for deeper networks: a row that passes is certified, one that does
+      not is undecided.
+    - "stability" (T-Rex): `mean(p(x_i) - |p(x') - p(x_i)|) >= tau` over noisy copies x_i of x',
+      p the probability of the class. It needs predictions only and certifies nothing.
+
+    Training rows count where the region of the row puts them. The nearest one that passes is
+    found exactly; with `optimal` it is then moved towards the row, and features are given back,
+    as long as the test is passed.
+
+    Args:
+        model: for "delta" a linear model or a ReLU network (`ModelView.relu`); any classifier for
+            "stability".
+        test: "delta" or "stability".
+        delta: largest change of a weight or bias, in units of encoded columns.
+        sigma: standard deviation of the noise on numbers, in encoded units.
+        draws: noisy copies of a point.
+        tau: least stability.
+        optimal: whether rows are moved towards the explained one.
+        distance: "l1_mad", "heom", "l2" or "gower"; see `cel.search.pool.Pool`.
+        options: see `Options`.
+
+    References:
+        Jiang, Leofante, Rago and Toni: Formalising the robustness of counterfactual explanations
+        for neural networks. AAAI 2023; Interval abstractions for robust counterfactual
+        explanations. AIJ 2024. Hamman, Noorani, Mishra, Magazzeni and Dutta: Robust
+        counterfactual explanations for neural networks with probabilistic guarantees. ICML 2023.
+    """
+
+    name = "robust_nearest"
+    needs = frozenset({Need.TRAIN_ROWS})
+    reference = "Jiang et al., AAAI 2023 and AIJ 2024; Hamman et al., ICML 2023"
+    _copies: ClassVar[int] = 120
+    _test_params: ClassVar[Mapping[str, Any]] = {"draws": 100}
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        test: Literal["delta", "stability"] = "delta",
+        delta: float = 0.005,
+        sigma: float = 0.1,
+        draws: int = 1000,
+        tau: float = 0.5,
+        optimal: bool = True,
+        distance: Distance = "l1_mad",
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(model, **options)
+        self.test, self.delta, self.sigma = test, delta, sigma
+        self.draws, self.tau, self.optimal, self.distance = draws, tau, optimal, distance
+
+    def _check(self, model: ModelView, space: FeatureSpace) -> None:
+        check_positive(self, "draws")
+        check_positive(self, "delta", "sigma", zero=True)
+        if self.test == "delta" and model.relu() is None:
+            raise UnsupportedError(
+                f"RobustNearest(test='delta') needs the weights of a ReLU network or a linear "
+                f"model; {type(self.model).__name__} shows none. Use test='stability'"
+            )
+
+    def _fit(self, train: TrainRows) -> None:
+        x, y = train.x.to(self._device()), train.y.to(self._device())
+        self.pool_ = Pool.of(x, y, self.space_, self.distance)
+
+    @torch.no_grad()
+    def _explain(self, query: Query) -> Answer:
+        surplus = self._surplus(query)
+        accept = _also(query, surplus)
+        near = self.pool_.nearest(
+            query.x, query.target, region=query.region, accept=accept, budget=query.budget
+        )
+        x, ok = near.x[:, 0], near.ok[:, 0]
+        if self.optimal and not query.budget.expired:
+            lay = query.region.layout
+            x = bisect_to_boundary(query.x, x, ok, accept, slide=lay.numeric)
+            x = revert_features(x, query.x, ok, accept, lay.owner)
+        return Answer(x=x, logs=self._why(ok), row_logs=self._told(query, x, ok, surplus))
+
+    def _surplus(self, query: Query) -> RowFunction:
+        """Return by how much points pass the test."""
+        if self.test == "stability":
+            score = stability(query, self.sigma, self.draws)
+            return lambda x, rows: score(x, rows) - self.tau
+        view = query.model.relu()
+        assert view is not None
+        return weight_margin(query, view, self.delta)
+
+    def _told(
+        self, query: Query, x: Tensor, ok: Tensor, surplus: RowFunction
+    ) -> dict[str, list[Any]]:
+        rows = ok.nonzero()[:, 0]
+        margin = torch.full_like(x[:, 0], torch.nan)
+        margin[rows] = surplus(x[rows], rows)
+        told = {"robust_margin": _plain(margin)}
+        if self.test == "delta":
+            view = query.model.relu()
+            assert view is not None
+            most = torch.full_like(margin, torch.nan)
+            most[rows] = certified_delta(query.select(rows), view, x[rows])
+            told["certified_delta"] = _plain(most)
+        return told
+
+    def _why(self, ok: Tensor) -> dict[str, Any] | None:
+        if bool(ok.all()):
+            return None
+        lost, pool = int((~ok).sum()), {k: len(p) for k, p in self.pool_.parts.items()}
+        return {
+            "why": f"{lost} rows: no training row of the class passes the test inside the region",
+            "pool": pool,
+        }
+
+
+def _also(query: Query, surplus: RowFunction) -> Test:
+    """Return the test of the query with a positive surplus on the snapped point."""
+
+    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        seen, ok = query.accept(x, rows)
+        at = ok.nonzero()[:, 0]
+        if len(at):
+            ok[at] = surplus(seen[at], rows[at]) > 0
+        return seen, ok
+
+    return accept
+
+
+def _plain(values: Tensor) -> list[Any]:
+    return [None if math.isnan(v) else v for v in values.tolist()]
