@@ -32,6 +32,7 @@ WHAT = {
     "cells": "CellSearch", "exact_tree": "ExactTree",
     "live_regions": "LiveRegions", "feature_tweak": "FeatureTweak", "rbr": "RBR",
     "robust_nearest": "RobustNearest",
+    "group_ppcef": "GroupPPCEF", "dicoflex": "DiCoFlex",
     "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",

@@ -52,12 +52,13 @@ def line():
     return rows, method
 
 
-def test_draws_have_the_law_of_the_nearest_rows_of_the_class(line):
+def test_draws_have_the_law_of_the_nearest_rows_of_the_class(line, deviation):
     rows, method = line
     drawn = method.draw(query_of(method, [[-2.0]]))[0, :, 0].numpy()
     of_class = np.sort(rows[rows[:, 0] > 0, 0])
     nearest = of_class[:200]  # from -2 the nearest rows of the class are its smallest
-    assert ks_2samp(drawn, nearest).statistic < 0.1
+    told = {"oracle": "empirical law of the neighbours", "unit": "Kolmogorov-Smirnov"}
+    deviation(ks_2samp(drawn, nearest).statistic, limit=0.1, **told)
     assert ks_2samp(drawn, of_class).statistic > 0.15  # it is not the law of the whole class
 
 
@@ -78,7 +79,7 @@ def test_a_temperature_of_nothing_draws_one_point_near_real_rows(line):
     assert gap(none) < gap(one)
 
 
-def test_the_order_of_the_training_rows_does_not_matter():
+def test_the_order_of_the_training_rows_does_not_matter(deviation):
     rng = np.random.default_rng(4)
     rows = rng.random((200, 2)).astype(np.float32)
     model, space = half_space([4.0, 2.0], -3.0), FeatureSpace.continuous(2)
@@ -87,7 +88,9 @@ def test_the_order_of_the_training_rows_does_not_matter():
         DiCoFlex(model, space=space, **settings).fit(some).explain(rows[:20], 1).x_cfs
         for some in (rows, rows[::-1].copy())
     ]
-    assert np.allclose(*answers, atol=1e-5, equal_nan=True)
+    assert np.array_equal(*map(np.isnan, answers))
+    one, other = map(np.nan_to_num, answers)
+    deviation.absolute(one, other, oracle="reversed rows", limit=1e-5)
 
 
 # -- (b): what cannot change -----------------------------------------------------------------
@@ -117,13 +120,14 @@ def mixed():
     return rows, method
 
 
-def test_the_flow_itself_leaves_immutable_features_alone(mixed):
+def test_the_flow_itself_leaves_immutable_features_alone(mixed, deviation):
     rows, method = mixed
     below = rows[method.model.predict(rows) == 0][:100]
     query = query_of(method, below)
     drawn = method.draw(query)  # 10,000 points, nothing put back
     away = drawn[..., 7] - query.x[:, None, 7]
-    assert away.mean().abs() < 0.02
+    told = {"oracle": "the row's own value", "limit": 0.02, "unit": "mean of 10,000 draws"}
+    deviation(away.mean().abs(), **told)
     assert away.std() < 0.1
     assert (drawn[..., 0] - query.x[:, None, 0]).std() > 0.2  # others do move
 
@@ -176,10 +180,11 @@ def _with_norm(method, norm):
     return out
 
 
-def test_distances_are_those_of_the_formula():
+def test_distances_are_those_of_the_formula(deviation):
     delta = torch.tensor([[[1.0, -4.0], [0.0, 9.0]], [[1.0, -4.0], [0.0, 9.0]]])
     away = norm_distance(delta, torch.tensor([0.5, 1.0]), torch.tensor([1.0, 0.5]))
-    assert away.tolist() == [[4.0, 2.25], [3.0, 4.5]]  # (1 + 2 / 2)^2, (3 / 2)^2
+    by_hand = [[4.0, 2.25], [3.0, 4.5]]  # (1 + 2 / 2)^2, (3 / 2)^2
+    deviation.absolute(away, by_hand, oracle="by hand", limit=1e-6)
 
 
 # -- (e): sets -------------------------------------------------------------------------------
