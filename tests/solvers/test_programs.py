@@ -189,3 +189,16 @@ def test_values_violations_and_tighter_programs_by_hand():
     late = solve_programs(given, budget=Budget(0.0))
     assert late.iterations == 0
     assert late.status.tolist() == [0]
+
+
+def test_programs_without_columns_that_cannot_move_have_the_same_solutions():
+    w, gap, low, high = draw(n=60, c=3, d=8, seed=5)
+    fixed = torch.as_tensor(np.random.default_rng(1).random((60, 8)) < 0.6)
+    low, high = low.masked_fill(fixed, 0.0), high.masked_fill(fixed, 0.0)
+    full, lean = (nearest_all(w, gap, low, high, l1=0.1, lean=b) for b in (False, True))
+    assert (full.feasible == lean.feasible).all()
+    assert full.feasible.any()
+    assert (lean.delta[fixed] == 0).all()
+    at = full.feasible
+    torch.testing.assert_close(full.delta[at], lean.delta[at], atol=1e-6, rtol=0)
+    torch.testing.assert_close(full.price[at], lean.price[at], atol=1e-4, rtol=1e-4)

@@ -39,6 +39,7 @@ def grow_shells(
     free: Tensor | None = None,
     radial: Radial = "linear",
     budget: Budget | None = None,
+    chunk: int = CHUNK_VALUES,
 ) -> Found:
     """Sample shells `l < |point - center|_p <= l + step` for l = 0, step, 2 step, ...
 
@@ -61,6 +62,7 @@ def grow_shells(
         radial: "linear" for radii that are uniform in the shell, "volume" for points that are
             (in many dimensions nearly all of them lie at its outer edge).
         budget: ends the search early.
+        chunk: numbers drawn at a time.
     """
     best = Found.nothing(like)
     rows = torch.arange(len(center), device=center.device)
@@ -72,7 +74,7 @@ def grow_shells(
         if not len(rows) or (budget is not None and budget.expired):
             return best
         outer = inner + step * growth**shell
-        count = max(1, CHUNK_VALUES // (samples * max(center.shape[1], like.shape[1])))
+        count = max(1, chunk // (samples * max(center.shape[1], like.shape[1])))
         for part in torch.split(rows, count):
             stream = RowStreams(rng.keys[part], rng.draw + _DRAWS * shell)
             way, u, dims = _directions(stream, samples, center[part], free, part, p)

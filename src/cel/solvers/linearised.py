@@ -48,6 +48,7 @@ class Demands:
         width: (d,) units of the trust region.
         grid: (d,) grid widths, 0 for none; points rounded the way that helps are tested too.
         aside: so many last surpluses are not minded when points are rounded.
+        lean: leave columns that cannot move out of programs of repair, see `nearest_all`.
     """
 
     linearise: Linearise
@@ -60,6 +61,7 @@ class Demands:
     width: Tensor
     grid: Tensor
     aside: int = 0
+    lean: bool = False
 
     @property
     def rounds(self) -> bool:
@@ -230,7 +232,7 @@ def _repair(demands: Demands, best: Found, x: Tensor, budget: Budget) -> None:
         gap = (-surplus).clamp(min=0) * (1.2 + 0.4 * step)
         slope = slope * (x != demands.center[rows])[:, None]
         room = demands.lower[rows] - x, demands.upper[rows] - x
-        x = x + nearest_all(slope, gap, *room).delta
+        x = x + nearest_all(slope, gap, *room, lean=demands.lean).delta
         demands.offer(best, x, rows)
 
 

@@ -166,9 +166,16 @@ class Region:
 
     def _snap_relations(self, x: Tensor) -> Tensor:
         """Repair numbers in broken relations: nearest point, then rounding to the safe side."""
-        lay, rules = self.layout, self._rules
-        if not bool(rules.broken_relations(x).any()):
+        at = self._rules.broken_relations(x).any(1).nonzero()[:, 0]
+        if not len(at):
             return x
+        if len(at) == len(x):
+            return self._repaired(x, self._rules)
+        x[at] = self.select(at)._repaired(x[at], self._rules.select(at))
+        return x
+
+    def _repaired(self, x: Tensor, rules: Rules) -> Tensor:
+        lay = self.layout
         near = rules.pull(x, self.lower, self.upper)
         snapped = torch.where(lay.numeric, self._snap_numbers(near), x)
         safe = near + 0.499 * lay.step * rules.lean(snapped)

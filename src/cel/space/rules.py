@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,12 @@ class Rules:
         kinds = (LinearRelation, Implication)
         ordered = [c for kind in kinds for c in self.space.constraints if isinstance(c, kind)]
         return [[c for n in rule.features for c in self.space[n].columns] for rule in ordered]
+
+    def select(self, rows: Tensor) -> Rules:
+        """Return the rules around some of the rows; bounds are kept to the bit."""
+        part = replace(self, origin=self.origin[rows])
+        part.__dict__["bounds"] = self.bounds[rows]
+        return part
 
     @cached_property
     def bounds(self) -> Tensor:

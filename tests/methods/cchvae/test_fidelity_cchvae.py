@@ -167,3 +167,14 @@ def test_three_classes_get_the_class_they_ask_for(deviation):
         result = method.explain(rows, target=target)
         assert result.found.all()
         deviation.rows(problem.model.predict(result.x_cfs) != target, oracle="class asked for")
+
+
+def test_most_samples_of_a_shell_are_ruled_out_without_asking():
+    w = np.array([2.0, -1.0, 1.0, 0.5])
+    x = np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32)
+    model = line(w, -2.0)
+    x = x[model.predict(x) == 0]
+    method, result = latent_search(model, x, samples=300)
+    step = np.linalg.norm(result.x_cfs - x, axis=1) // 0.5
+    assert result.found.all()
+    assert method.codes_.vae.decoded < 0.7 * 300 * (step + 1).sum()

@@ -109,3 +109,27 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="bayes"):
         problem.fitted(CEARM)
+
+
+def test_the_closed_gradient_of_the_posterior_is_its_slope():
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.random((60, 3)))
+    y = torch.stack([torch.sin(4 * x.sum(1)), x[:, 0]], 1)
+    scaling = {"centre": y.mean(0), "scale": y.std(0)}
+    process = Process(
+        x=x, y=y, length=torch.tensor([0.3, 0.6, 0.9]).double(), variance=1.3, **scaling
+    )
+    posterior = process.condition(process.near(x[:2], 20))
+    points = torch.as_tensor(rng.random((2, 4, 3)), dtype=torch.float64).requires_grad_(True)
+    assert torch.autograd.gradcheck(posterior, (points,))
+
+
+def test_the_kernel_does_not_depend_on_random_numbers_of_others():
+    x = torch.as_tensor(np.random.default_rng(0).random((40, 2)))
+    y = torch.sin(5 * x[:, :1])
+    kernels = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        kernels.append(_kernel(x, (y - y.mean()) / y.std()))
+    assert torch.equal(kernels[0][0], kernels[1][0])
+    assert kernels[0][1] == kernels[1][1]

@@ -10,12 +10,17 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import codes_of
+from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.cf_methods.row_codes import RowCodes, codes_of
 from cel.protocols import Need
+from cel.search.margin_fit import MarginFit
 from cel.search.shells import grow_shells
 
 __all__ = ["CCHVAE"]
+
+_CHUNK = 2**19  # numbers drawn at a time
+_FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one, of later ones
+_BEST, _NEAR = 24, 32  # of the highest guesses; nearer ones, once one is valid
 
 
 class CCHVAE(LocalMixin, BaseCounterfactualMethod):
@@ -25,6 +30,9 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     first shell with a hit the one nearest to the row in L1 wins. c are the immutable columns: the
     decoder is conditioned on them and they are never perturbed. A search ends at the radius
     `|z| + 3 sqrt(q)`, beyond which the prior has practically no mass.
+
+    Of the samples of a shell, only those are scored that a linear fit of the margins seen so far
+    does not rule out; `samples=32` or less are all scored.
 
     Changed from the original: one Gaussian latent variable with heads for numbers and labels
     instead of the mixture prior, `samples=300` per shell instead of 1000.
@@ -50,7 +58,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "cchvae"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     _copies: ClassVar[int] = 300
@@ -105,18 +113,9 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             max=self.max_shells * self.step
         )
 
-        def judge(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            s = points.shape[1]
-            source = rows.repeat_interleave(s)
-            decoded = codes.decode(points.flatten(0, 1), query.x[source])
-            seen, ok = query.accept(decoded, source)
-            cost = ((seen - query.x[source]).abs() / self.unit_).sum(-1)
-            cost = cost.masked_fill(~ok, torch.inf)
-            return seen.reshape(len(rows), s, -1), cost.reshape(len(rows), s)
-
         found = grow_shells(
             z,
-            judge,
+            _Shells(query, codes, self.unit_, MarginFit(len(z), z.shape[1], z)).judge,
             like=query.x,
             rng=query.rng,
             step=self.step,
@@ -124,5 +123,76 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             limit=torch.where(stuck, torch.zeros_like(limit), limit),
             p=self.p,
             budget=query.budget,
+            chunk=_CHUNK,
         )
         return Answer(x=found.x, infeasible=stuck)
+
+
+class _Shells:
+    """Samples of a shell, of which the model is asked about the promising ones.
+
+    What was asked before tells, by a linear fit of the margin over codes, which samples of a shell
+    may be valid: the highest guesses are asked, and some others, from which the fit learns. Once
+    one is valid, the nearest ones are asked of which the guess does not rule out that they are.
+    """
+
+    def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit) -> None:
+        self.query, self.codes, self.unit, self.fit = query, codes, unit, fit
+
+    def judge(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples (a, s, d) as they will be seen, and their costs (a, s); inf: no."""
+        a, s = points.shape[:2]
+        shell = _Shell(self, points, rows)
+        every = torch.arange(a, device=rows.device)
+        known = bool((self.fit.gram[rows, 0, 0] > 0).all())
+        first = min(s, _FEW if known else _FIRST)
+        shell.ask(every, torch.arange(first).to(rows).expand(a, -1))
+        if first < s:
+            guess = self.fit.guess(points, rows).masked_fill(~shell.margin.isnan(), -torch.inf)
+            shell.ask(every, guess.topk(min(s - first, _BEST), dim=1).indices)
+        hit = shell.cost.isfinite().any(1).nonzero()[:, 0]
+        if len(hit) and first + _BEST < s:
+            self._ask_nearer(shell, hit)
+        return shell.seen, shell.cost
+
+    def _ask_nearer(self, shell: _Shell, hit: Tensor) -> None:
+        """Ask about the nearest samples that a guess, erring as it did so far, admits."""
+        points, rows, known = shell.points[hit], shell.rows[hit], shell.margin[hit]
+        guess = self.fit.guess(points, rows)
+        error = (guess - known).square().nanmean(1, keepdim=True).sqrt()
+        rough = self.cost(self.decode(points, rows), rows)
+        rough = rough.masked_fill(~known.isnan() | (guess < -error), torch.inf)
+        shell.ask(hit, rough.topk(min(rough.shape[1], _NEAR), dim=1, largest=False).indices)
+
+    def decode(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Return the rows (b, c, d) that codes (b, c, q) stand for."""
+        home = self.query.x[rows][:, None].expand(-1, points.shape[1], -1)
+        out = self.codes.decode(points.flatten(0, 1), home.flatten(0, 1))
+        return out.reshape(home.shape)
+
+    def cost(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the L1 distances (b, c) of points (b, c, d) to their rows, in units."""
+        return ((x - self.query.x[rows][:, None]).abs() / self.unit).sum(-1)
+
+
+class _Shell:
+    """One shell of some rows: what was asked, and what came of it."""
+
+    def __init__(self, shells: _Shells, points: Tensor, rows: Tensor) -> None:
+        self.shells, self.points, self.rows = shells, points, rows
+        self.seen = shells.query.x.new_zeros(*points.shape[:2], shells.query.x.shape[1])
+        self.cost = torch.full_like(self.seen[..., 0], torch.inf)
+        self.margin = torch.full_like(self.cost, torch.nan)
+
+    def ask(self, at: Tensor, which: Tensor) -> None:
+        """Ask about samples (b, c) of some rows (b,) of the shell."""
+        query, rows, here = self.shells.query, self.rows[at], (at[:, None], which)
+        source, points = rows.repeat_interleave(which.shape[1]), self.points[here]
+        decoded = self.shells.decode(points, rows)
+        seen = query.region.select(source).snap(decoded.flatten(0, 1))
+        margin = query.model.margin(seen, query.target[source]).reshape(which.shape)
+        self.seen[here] = seen.reshape(decoded.shape)
+        cost = self.shells.cost(self.seen[here], rows)
+        self.cost[here] = cost.masked_fill(margin < MARGIN, torch.inf)
+        self.margin[here] = margin
+        self.shells.fit.learn(points, margin, rows)

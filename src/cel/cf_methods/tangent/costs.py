@@ -31,6 +31,7 @@ class SeparableCost:
         pull: (n, d) a point that attracts, or None.
         theta: its weight.
         extra: a differentiable term without closed form, or None.
+        lean: leave columns that cannot move out of the programs, see `nearest_all`.
     """
 
     center: Tensor
@@ -41,6 +42,7 @@ class SeparableCost:
     pull: Tensor | None = None
     theta: float = 0.0
     extra: RowFunction | None = None
+    lean: bool = False
 
     @classmethod
     def around(
@@ -95,9 +97,10 @@ class SeparableCost:
         """
         if not self.l2:
             weight = torch.where(self.numeric, self.l1, torch.ones_like(self.l1))
-            return nearest_all(w, gap, lower, upper, l1=weight, square=0.0)
+            return nearest_all(w, gap, lower, upper, l1=weight, square=0.0, lean=self.lean)
         pull = None if self.pull is None else self.pull[rows] - self.center[rows]
-        return nearest_all(w, gap, lower, upper, l1=self.l1, pull=pull, theta=self.theta)
+        more = {"pull": pull, "theta": self.theta, "lean": self.lean}
+        return nearest_all(w, gap, lower, upper, l1=self.l1, **more)
 
     def _squares(self, d: Tensor) -> Tensor:
         return torch.where(self.numeric, d, torch.zeros_like(d)).square().sum(-1)

@@ -135,6 +135,7 @@ class NearestPoint:
             width=torch.where(width > 0, width, torch.ones_like(width)),
             grid=lay.step,
             aside=len(self.also),
+            lean=self.cost.lean,
         )
         return linearised_search(
             demands, start, steps=steps, radius=radius, budget=self.query.budget

@@ -80,10 +80,10 @@ class Setting:
             return (self.weight * delta.abs()).sum(-1)
         return delta.square().sum(-1) / 2
 
-    def inside(self, x: Tensor, which: Tensor) -> Tensor:
-        """Tell whether full rows (a, d) lie in their ellipsoids."""
+    def inside(self, x: Tensor, which: Tensor, slack: float = _SLACK) -> Tensor:
+        """Tell whether full rows (a, d) lie in their ellipsoids, but for a relative slack."""
         distance = self.bank.own_mahalanobis(self.numbers(x), which)
-        return distance <= self.bank.radius[which] * (1 + _SLACK) + 1e-9
+        return distance <= self.bank.radius[which] * (1 + slack) + 1e-9
 
 
 def rivals(target: Tensor, classes: int) -> Tensor:

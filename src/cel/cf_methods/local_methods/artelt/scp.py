@@ -21,6 +21,9 @@ _NEAR = 8  # dense training rows tried as starts, besides the centres of the com
 _ROUNDS = 10
 _TRUST, _SMALLEST = 0.1, 1e-3
 _GAIN = 1e-5
+_SLACK = 1e-5  # relative, of ellipsoids: less than answers may use, so that rounding does not hurt
+_CLOSE, _ITERATIONS = 1e-4, 50  # of a program whose end is only a step
+_EXACT, _LAST, _NEARBY = 1e-5, 300, 0.02  # of the last program of a row, and its trust region
 
 
 def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
@@ -52,6 +55,10 @@ def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> tuple
         x[live[better]] = moved[better]
         grow = torch.where(whole & better, 2.0, 0.4)[:, None]
         trust[live] = torch.where(better[:, None] | ~whole[:, None], trust[live] * grow, 0.0)
+    if len(rows) and not setting.query.budget.expired:
+        moved, _ = _round(setting, x, rows, which, trust.clamp(min=_NEARBY), exact=True)
+        better = setting.theta(moved, rows) < setting.theta(x, rows)
+        x = torch.where(better[:, None], moved, x)
     answer, cost = finish(setting, setting.numbers(x), rows, which)
     fallback, price = finish(setting, setting.numbers(start), rows, which)
     answer = torch.where(cost.isfinite()[:, None], answer, fallback)
@@ -132,11 +139,11 @@ def _candidates(
 @torch.no_grad()
 def _feasible(setting: Setting, x: Tensor, rows: Tensor, which: Tensor) -> Tensor:
     margin = setting.query.model.margin(x, setting.query.target[rows])
-    return (margin >= setting.margin) & setting.inside(x, which)
+    return (margin >= setting.margin) & setting.inside(x, which, _SLACK)
 
 
 def _round(
-    setting: Setting, x: Tensor, rows: Tensor, which: Tensor, trust: Tensor
+    setting: Setting, x: Tensor, rows: Tensor, which: Tensor, trust: Tensor, *, exact: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return (better feasible points (a, d), whether the program's own solution was feasible)."""
     normals, offsets = _linearised(setting, x, rows)
@@ -144,7 +151,11 @@ def _round(
     numbers = setting.numbers(x)
     programs = programs.within(numbers - trust, numbers + trust)
     solution = solve_programs(
-        programs, start=numbers, tolerance=1e-5, max_iter=300, budget=setting.query.budget
+        programs,
+        start=numbers,
+        tolerance=_EXACT if exact else _CLOSE,
+        max_iter=_LAST if exact else _ITERATIONS,
+        budget=setting.query.budget,
     )
     wanted = setting.rows_with(solution.x, rows)
     whole = _feasible(setting, wanted, rows, which)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,30 +67,51 @@ class _BayesSearch:
         rho = (4 * self.goal.slack[rows]).clamp(max=self.settings.rho)
         return torch.exp(-rho[:, None] * distance)
 
-    def promise(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
-        """Return what points (a, c, d) promise, shape (a, c).
+    def promise(
+        self, moments: tuple[Tensor, Tensor], x: Tensor, rows: Tensor, bold: Sequence[bool]
+    ) -> Tensor:
+        """Return what points (a, c, d) with these moments promise, shape (b, a, c).
 
         Until a row has an answer: the expected improvement of the utility, or the utility of the
         expected outputs unless `bold`, for expected improvement alone keeps exploring where there
         are many outputs or features. Then: the improvement of the distance times a power of the
         probability that the point is an answer. With rho = 0 distance never counts.
+
+        Args:
+            moments: means and standard deviations of the outputs (a, c, m).
+            x: points.
+            rows: (a,) rows that all have an answer, or all have none.
+            bold: which of the two promises are wanted, b of them.
         """
-        goal = self.goal.select(rows)
-        mean, sd = goal.progress(*posterior(x))
+        if self.answered(rows):
+            closer, chance = self._closer(moments, x, rows)
+            return torch.stack([closer * chance ** (_BOLD if b else _CAUTIOUS) for b in bold])
+        mean, sd = self.goal.select(rows).progress(*moments)
         distance = self.distance(x, rows)
         near = self.nearness(distance, rows)
-        if bold:
-            gain = near * expected_gain(mean, sd, self.best.utility[rows][:, None] / near)
-        else:
-            gain = near * potential(mean)
-        if self.settings.rho == 0:
-            return gain
+        level = self.best.utility[rows][:, None] / near
+        return near * torch.stack(
+            [expected_gain(mean, sd, level) if b else potential(mean) for b in bold]
+        )
+
+    def _closer(
+        self, moments: tuple[Tensor, Tensor], x: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return by how much (a, c) points are nearer than the answers, and their chances."""
+        goal = self.goal.select(rows)
+        chance = goal.chance(*goal.progress(*moments)).clamp(min=1e-12)
         known = self.best.distance[rows][:, None]
-        answered = known.isfinite()
-        known = torch.where(answered, known, torch.zeros_like(known))  # no infinities in gradients
-        chance = goal.chance(mean, sd).clamp(min=1e-12)
-        closer = (known - distance).clamp(min=0) * chance ** (_BOLD if bold else _CAUTIOUS)
-        return torch.where(answered, closer, gain)
+        return (known - self.distance(x, rows)).clamp(min=0), chance
+
+    def answered(self, rows: Tensor) -> bool:
+        """Tell whether rows, all of one kind, search for nearer points than they have."""
+        return self.settings.rho > 0 and bool(self.best.distance[rows[:1]].isfinite().all())
+
+    def of_one_kind(self, rows: Tensor) -> list[Tensor]:
+        """Divide rows into those with an answer and those without, and into chunks."""
+        known = self.best.distance[rows].isfinite() & (self.settings.rho > 0)
+        parts = (rows[known], rows[~known])
+        return [c for p in parts if len(p) for c in torch.split(p, _CHUNK)]
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Ask the model about points (a, b, d); return all points and outputs, flat."""
@@ -125,32 +147,44 @@ class _BayesSearch:
         posterior = process.condition(near)
         pool = self.snapped(self._pool(rows, number), rows)
         few = self.settings.batch // 2
+        counts = (self.settings.batch - few, few)
+        values = self.promise(posterior(pool), pool, rows, (True, False))
+        tops = [v.topk(count, dim=1) for v, count in zip(values, counts, strict=True)]
+        chosen = torch.cat([t.indices for t in tops], 1)
+        x = pool.gather(1, chosen[..., None].expand(-1, -1, pool.shape[-1]))
+        climbed = self.snapped(self._climb(posterior, x, rows, counts[0]), rows)
+        after = self._own(posterior, climbed, rows, counts[0])
+        better = after >= torch.cat([t.values for t in tops], 1)
+        return torch.where(better[..., None], climbed, x)
+
+    def _own(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: int) -> Tensor:
+        """Return promises (a, b) of points (a, b, d): the first `bold` ones are bold."""
+        mean, sd = posterior(x)
+        if self.answered(rows):
+            closer, chance = self._closer((mean, sd), x, rows)
+            power = torch.full_like(chance[0], _CAUTIOUS)
+            power[:bold] = _BOLD
+            return closer * chance**power
         parts = [
-            self._best_of(posterior, pool, rows, count, bold)
-            for count, bold in ((self.settings.batch - few, True), (few, False))
-            if count
+            self.promise((mean[:, at], sd[:, at]), x[:, at], rows, (kind,))[0]
+            for at, kind in ((slice(bold), True), (slice(bold, None), False))
+            if x[:, at].shape[1]
         ]
         return torch.cat(parts, 1)
 
-    def _best_of(
-        self, posterior: Posterior, pool: Tensor, rows: Tensor, count: int, bold: bool
-    ) -> Tensor:
-        """Return the `count` most promising points of the pool, raised by gradient steps."""
-        value, top = self.promise(posterior, pool, rows, bold).topk(count, dim=1)
-        x = pool.gather(1, top[..., None].expand(-1, -1, pool.shape[-1]))
-        climbed = self.snapped(self._climb(posterior, x, rows, bold), rows)
-        better = self.promise(posterior, climbed, rows, bold) >= value
-        return torch.where(better[..., None], climbed, x)
-
     def _pool(self, rows: Tensor, number: int) -> Tensor:
-        """Draw candidates: anywhere, around row and incumbent, and on the way between them."""
+        """Draw candidates: anywhere, around row and incumbent, and on the way between them.
+
+        Rows with an answer want nearer points: none of them is beyond it, hardly one anywhere.
+        """
         region, d = self.query.region, self.query.x.shape[1]
         stream = RowStreams(self.query.rng.keys[rows], self.query.rng.draw + _DRAWS * number)
         count = max(1, self.settings.candidates // 4)
         low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
         home, best = self.query.x[rows][:, None, :], self.best.centre(rows)[:, None, :]
         anywhere = low + stream.uniform(count, d) * (high - low)
-        way = home + stream.uniform(count, 1) * 1.3 * (best - home)
+        answered = self.answered(rows)
+        way = home + stream.uniform(count, 1) * (1.0 if answered else 1.3) * (best - home)
         around = []
         for centre in (home, best):
             which = stream.integers(len(_SCALES), count)
@@ -160,16 +194,16 @@ class _BayesSearch:
             moves = stream.uniform(count, len(region.space))[..., owner] < share
             step = scale * self.unit.to(home.dtype) * stream.normal(count, d)
             around.append(torch.where(moves, centre + step, centre))
-        return torch.cat([best, anywhere, way, *around], 1)
+        return torch.cat([best, way, *around] if answered else [best, anywhere, way, *around], 1)
 
-    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: bool) -> Tensor:
+    def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: int) -> Tensor:
         """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
         numeric, shape = self.query.region.layout.numeric, x.shape
         source = rows.repeat_interleave(shape[1])
         speed = torch.zeros_like(x)
 
         def loss(points: Tensor, _: Tensor) -> Tensor:
-            return -self.promise(posterior, points, rows, bold).sum(1)
+            return -self._own(posterior, points, rows, bold).sum(1)
 
         for left in range(self.settings.ascent, 0, -1):
             _, slope = row_gradient(loss, x, rows)
@@ -201,7 +235,7 @@ def optimise(
         if not len(rows) or query.budget.expired:
             break
         new = []
-        for part in torch.split(rows, _CHUNK):
+        for part in search.of_one_kind(rows):
             if number == 0:
                 points = search.from_data(process, part)
             else:

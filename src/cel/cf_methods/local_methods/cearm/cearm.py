@@ -64,6 +64,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     tasks: ClassVar[frozenset[Task]] = frozenset({Task.REGRESSION, Task.CLASSIFICATION})
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     supports: ClassVar[frozenset[Support]] = frozenset(Support)
+    version: ClassVar[int] = 2
     reference: ClassVar[str] = "Spooner et al., 2021, arXiv:2106.15212"
     rows_independent: ClassVar[bool] = False
     _copies: ClassVar[int] = 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ __all__ = ["Process", "spread_out"]
 
 NOISE = 1e-5  # of the variance of the outputs; models are noiseless
 _FIT_ITERATIONS = 60
+_SURE = 1e-12  # smallest variance
 
 
 def spread_out(x: Tensor, size: int) -> Tensor:
@@ -94,19 +96,24 @@ class Process:
         """Condition on the data (a, k) of each of a rows."""
         x = self.x[near] / self.length  # (a, k, d)
         y = (self.y[near] - self.centre) / self.scale
-        gram = self._matern(x, x)
-        gram = gram + NOISE * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        factor = torch.linalg.cholesky(gram)
-        return Posterior(self, x, factor, torch.cholesky_solve(y, factor))
+        gram = self._matern(_squares(x, x))[0]
+        eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        factor = torch.linalg.cholesky(gram + NOISE * eye)
+        root = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return Posterior(self, x, root, root.mT @ (root @ y))
 
-    def _matern(self, a: Tensor, b: Tensor) -> Tensor:
-        square = (
-            a.square().sum(-1, keepdim=True)
-            + b.square().sum(-1)[..., None, :]
-            - 2 * a @ b.transpose(-1, -2)
-        )
+    def _matern(self, square: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (kernel, its derivative) as functions of squared distances."""
         r = (5 * square).clamp(min=1e-12).sqrt()
-        return self.variance * (1 + r + r.square() / 3) * torch.exp(-r)
+        decay = torch.exp(-r).mul_(self.variance)
+        near = (1 + r).mul_(decay)  # of the derivative; the kernel has one term more
+        return r.square_().mul_(decay).div_(3).add_(near), near.mul_(-5 / 6)
+
+
+def _squares(a: Tensor, b: Tensor) -> Tensor:
+    """Return squared distances (..., m, n) of points (..., m, d) and (..., n, d)."""
+    ends = a.square().sum(-1, keepdim=True) + b.square().sum(-1)[..., None, :]
+    return ends.sub_(2 * a @ b.mT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,21 +122,39 @@ class Posterior:
 
     process: Process
     x: Tensor  # (a, k, d) scaled data
-    factor: Tensor  # (a, k, k)
+    root: Tensor  # (a, k, k) inverse of the Cholesky factor
     weights: Tensor  # (a, k, m)
 
     def __call__(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return (means (a, c, m), standard deviations (a, c, m)) at points (a, c, d)."""
         p = self.process
-        cross = p._matern(points.to(p.x) / p.length, self.x)  # (a, c, k)
-        half = torch.linalg.solve_triangular(self.factor, cross.transpose(-1, -2), upper=False)
-        variance = (p.variance - half.square().sum(-2)).clamp(min=1e-12)
-        mean = p.centre + (cross @ self.weights) * p.scale
-        return mean, variance.sqrt()[..., None] * p.scale
+        mean, variance = _Moments.apply(points.to(p.x) / p.length, self)  # type: ignore[no-untyped-call]
+        return p.centre + mean * p.scale, variance.sqrt()[..., None] * p.scale
 
-    def select(self, rows: Tensor) -> Posterior:
-        """Return the posterior of some rows."""
-        return Posterior(self.process, self.x[rows], self.factor[rows], self.weights[rows])
+
+class _Moments(torch.autograd.Function):
+    """Mean and variance at scaled points; their gradients are known in closed form."""
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, posterior: Posterior) -> tuple[Tensor, Tensor]:
+        p = posterior.process
+        cross, slope = p._matern(_squares(points, posterior.x))  # (a, c, k)
+        half = cross @ posterior.root.mT
+        variance = p.variance - half.square().sum(-1)
+        ctx.posterior = posterior
+        ctx.save_for_backward(points, half, slope, variance)
+        return cross @ posterior.weights, variance.clamp(min=_SURE)
+
+    @staticmethod
+    def backward(ctx: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        points, half, slope, now = ctx.saved_tensors
+        posterior: Posterior = ctx.posterior
+        variance = torch.where(now > _SURE, variance, torch.zeros_like(variance))
+        pull = mean @ posterior.weights.mT  # d / d kernel
+        pull -= 2 * variance[..., None] * (half @ posterior.root)
+        pull *= slope  # d / d squared distance
+        way = pull.sum(-1, keepdim=True) * points - pull @ posterior.x
+        return 2 * way, None
 
 
 def _kernel(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
@@ -152,6 +177,7 @@ def _kernel(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
     kernel.base_kernel.lengthscale = start.to(x)
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         warnings.simplefilter("ignore")  # a fit cut short is a usable kernel
+        torch.manual_seed(0)  # a fit that fails is tried again from a random start
         model = SingleTaskGP(
             x, y, torch.full_like(y, NOISE), covar_module=kernel, outcome_transform=None
         )

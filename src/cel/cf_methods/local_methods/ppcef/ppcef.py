@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
 import torch
@@ -69,7 +70,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
@@ -120,6 +121,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         if not self.alpha:
             return torch.full_like(query.x, torch.nan)
         cost = SeparableCost.around(query.region, l1=0.0, l2=True, change=1.0, center=query.x)
+        cost = replace(cost, lean=True)
         demand = self._demand(query)
         problem = NearestPoint(
             query=query,
