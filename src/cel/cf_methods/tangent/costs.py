@@ -99,8 +99,9 @@ class SeparableCost:
             weight = torch.where(self.numeric, self.l1, torch.ones_like(self.l1))
             return nearest_all(w, gap, lower, upper, l1=weight, square=0.0, lean=self.lean)
         pull = None if self.pull is None else self.pull[rows] - self.center[rows]
-        more = {"pull": pull, "theta": self.theta, "lean": self.lean}
-        return nearest_all(w, gap, lower, upper, l1=self.l1, **more)
+        return nearest_all(
+            w, gap, lower, upper, l1=self.l1, pull=pull, theta=self.theta, lean=self.lean
+        )
 
     def _squares(self, d: Tensor) -> Tensor:
         return torch.where(self.numeric, d, torch.zeros_like(d)).square().sum(-1)

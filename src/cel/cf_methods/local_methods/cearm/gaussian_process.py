@@ -146,7 +146,7 @@ class _Moments(torch.autograd.Function):
         return cross @ posterior.weights, variance.clamp(min=_SURE)
 
     @staticmethod
-    def backward(ctx: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, None]:
         points, half, slope, now = ctx.saved_tensors
         posterior: Posterior = ctx.posterior
         variance = torch.where(now > _SURE, variance, torch.zeros_like(variance))
