@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cel.cf_methods import METHODS, BaseCounterfactualMethod
     from cel.datasets import DATASETS, FileDataset, load_dataset
     from cel.door import Explainer
+    from cel.door import Wanted as Target
     from cel.errors import CelError
     from cel.metrics import METRICS, MetricsOrchestrator
     from cel.models import MODELS, wrap
@@ -40,6 +41,7 @@ _WHERE = {
     "METRICS": "cel.metrics",
     "MODELS": "cel.models",
     "MetricsOrchestrator": "cel.metrics",
+    "Target": "cel.door:Wanted",
     "explain": "cel.api",
     "load_dataset": "cel.datasets",
     "run": "cel.benchmark",
@@ -61,6 +63,7 @@ __all__ = [
     "Implication",
     "LinearRelation",
     "MetricsOrchestrator",
+    "Target",
     "__version__",
     "explain",
     "load_dataset",
@@ -71,7 +74,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+        module, _, own_name = _WHERE[name].partition(":")
+        return getattr(import_module(module), own_name or name)
     raise AttributeError(f"module 'cel' has no attribute {name!r}")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from cel.door import Explainer
@@ -21,10 +22,19 @@ def explain(
     background: Any = None,
     train: Any = None,
     target: Any = None,
-    method: str | None = None,
+    method: str | None = "auto",
     n: int = 1,
     time_limit: float | None = None,
+    constraints: Mapping[str, Any] | str | Path | None = None,
     immutable: Iterable[str] = (),
+    increasing: Iterable[str] = (),
+    decreasing: Iterable[str] = (),
+    ranges: Mapping[str, tuple[float | None, float | None]] | None = None,
+    allowed: Mapping[str, Iterable[Any]] | None = None,
+    relations: Iterable[Any] = (),
+    implications: Iterable[Any] = (),
+    max_changes: int | None = None,
+    weights: Mapping[str, float] | None = None,
     space: FeatureSpace | None = None,
     start_outside: Literal["inside", "widen"] = "inside",
     task: Task | str | None = None,
@@ -36,10 +46,11 @@ def explain(
     """Explain the rows of a table for any model, with a method chosen to fit the model.
 
     By default a portfolio answers (`auto`: exact searches for linear models and trees, tangents
-    where there are gradients, known rows and sampling for black boxes), `logs["source"]` says for
-    each row which part of it did; sets of `total_CFs` answers come from DiCE. Name another with
-    `method`. What did not change in an answer is the owner's, bit for bit; an answer is judged by
-    the model as the very row that is shown. For repeated calls make an `Explainer` once.
+    where there are gradients, known rows and sampling for black boxes, then few changes at a
+    time); `logs["source"]` says for each row which part of it did. Name another with `method`.
+    Constraints are checked together before any search. What did not change in an answer is the
+    owner's, bit for bit; an answer is judged by the model as the very row that is shown. For
+    repeated calls make an `Explainer` once.
 
     Args:
         model: a fitted CEL model, a scikit-learn estimator or pipeline, a boosted-tree model, a
@@ -47,13 +58,23 @@ def explain(
         X: rows to explain, in original units: a DataFrame, or an array of numbers.
         background: training rows in original units; they tell types, ranges and what is usual.
         train: another name of `background`.
-        target: the wanted class as the model calls it, or one per row; by default the opposite
-            one. For regression a value, (lower, upper), ">= 200", "<= 200", "+10%", "-500", a
-            goal of `cel.cf_methods.goals`, or one per row: in original units.
+        target: the wanted class as the model calls it; a set of classes; {class: probability}; a
+            `cel.Target`; or a list with one per row. By default the opposite class. For regression
+            a value, (lower, upper), ">= 200", "<= 200", "+10%", "-500": in original units.
         method: name of a method, see `cel list methods`; a bare name is the published algorithm.
-        n: how many answers per row; see `result.to_frame(sets=True)`.
+        n: how many answers per row, the best first; see `result.to_frame(sets=True)`. The first
+            does not depend on `n`.
         time_limit: seconds for the search; unanswered rows become `timeout`.
+        constraints: any of the following keywords as a dict, or as the path of a YAML file.
         immutable: columns that may not change.
+        increasing: columns that may only rise.
+        decreasing: columns that may only fall.
+        ranges: number column -> (lower, upper), None for an open end.
+        allowed: column with labels -> labels that may be reached.
+        relations: linear relations between numbers, such as "open <= total".
+        implications: such as "job = pilot -> licence in A, B".
+        max_changes: how many columns may change at once.
+        weights: column -> how much dearer its changes are than others.
         space: raw features with their constraints, see `cel.preprocessing.infer_space`.
         start_outside: for rows that start outside a declared range: "inside" answers lie inside
             or there is none; "widen" lets the range reach to the row.
@@ -62,7 +83,7 @@ def explain(
         columns: names of the columns of arrays.
         on_error: what happens to a row that cannot be read or that the model refuses: "keep" it
             with status `error` and its reason in `result.reasons`, or "raise".
-        settings: further settings of the method.
+        **settings: further settings of the method.
 
     >>> import pandas as pd
     >>> from sklearn.linear_model import LogisticRegression
@@ -76,7 +97,16 @@ def explain(
         _one_background(background, train),
         target=target,
         method=method,
+        constraints=constraints,
         immutable=immutable,
+        increasing=increasing,
+        decreasing=decreasing,
+        ranges=ranges,
+        allowed=allowed,
+        relations=relations,
+        implications=implications,
+        max_changes=max_changes,
+        weights=weights,
         space=space,
         start_outside=start_outside,
         task=task,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 __all__ = [
+    "BudgetExceeded",
     "CelError",
     "ClusterError",
     "ConfigError",
@@ -62,6 +63,10 @@ class StoreError(CelError, OSError):
 
 class ClusterError(CelError, ConnectionError):
     """A cluster cannot be reached, or was lost; what was finished is kept."""
+
+
+class BudgetExceeded(CelError, TimeoutError):  # noqa: N818 - it ends a search, it is no mistake
+    """A time limit was reached in the middle of a search."""
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,7 @@ class ExplanationResult(ForPeople):
         params: its settings.
         logs: anything worth telling, by topic.
         context: model, density and training rows for metrics; not stored.
+        inquiry: what can find out why rows have no answer; not stored.
     """
 
     x_origs: np.ndarray
@@ -118,6 +119,7 @@ class ExplanationResult(ForPeople):
     params: Mapping[str, Any] = field(default_factory=dict)
     logs: Mapping[str, Any] = field(default_factory=dict)
     context: EvaluationContext | None = None
+    inquiry: Callable[[ExplanationResult], pd.DataFrame] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.x_origs)
@@ -170,6 +172,11 @@ class ExplanationResult(ForPeople):
     def explained(self) -> np.ndarray:
         """(n,) bool: rows that needed an explanation (not already in the target class)."""
         return np.asarray(self.status != Status.NOT_APPLICABLE.value)
+
+    @property
+    def unanswered(self) -> np.ndarray:
+        """(n,) bool: rows that needed an answer and have none."""
+        return np.asarray(~self.found & self.explained)
 
     def counts(self) -> dict[str, int]:
         """Return how many rows ended in each status."""
@@ -313,6 +320,23 @@ class ExplanationResult(ForPeople):
         parts = [[of(f) for f in companions(self.space, n)] for n in names]
         shape = (len(rows), len(names))
         return names, np.stack([moved[:, p].any(1) for p in parts], 1).reshape(shape)
+
+    def diagnosis(self) -> pd.DataFrame:
+        """Return one line per row without an answer: why, and what would help.
+
+        For results of `cel.explain` and `Explainer` that are still at hand, each constraint is
+        lifted in turn and the rows are searched again; results from files know only their status
+        and their reasons. Columns: `row`, `status`, `proved` (whether it is proved that there is
+        no answer), `reason`, `blocked_by`, `relax` (the constraint whose lifting helps most),
+        `how_far`, `best_effort` and `best_prediction`.
+        """
+        return self._diagnosis.copy()
+
+    @cached_property
+    def _diagnosis(self) -> pd.DataFrame:
+        from cel.result_io import reasons_table
+
+        return reasons_table(self) if self.inquiry is None else self.inquiry(self)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{n} {s}" for s, n in self.counts().items())

@@ -21,7 +21,14 @@ from cel.result import ExplanationResult
 from cel.space import FeatureSpace, Target
 from cel.space.serialize import space_from_dict, space_to_dict
 
-__all__ = ["from_document", "from_text", "read_parquet", "to_document", "write_parquet"]
+__all__ = [
+    "from_document",
+    "from_text",
+    "read_parquet",
+    "reasons_table",
+    "to_document",
+    "write_parquet",
+]
 
 FORMAT = "cel.result"
 VERSION = 1
@@ -35,6 +42,20 @@ _DAMAGE = (
 )  # fmt: skip
 _ROWS = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs")
 _PROOFS = ("bound", "proof")  # written only where a method gives them
+
+
+def reasons_table(result: ExplanationResult) -> pd.DataFrame:
+    """Return what a stored result knows of its rows without an answer, one line each."""
+    rows = np.flatnonzero(result.unanswered)
+    why = np.full(len(result), None) if result.reasons is None else result.reasons
+    return pd.DataFrame(
+        {
+            "row": result.source_ids[rows],
+            "status": result.status[rows],
+            "proved": result.status[rows] == Status.INFEASIBLE.value,
+            "reason": why[rows],
+        }
+    )
 
 
 def _header(result: ExplanationResult) -> dict[str, Any]:

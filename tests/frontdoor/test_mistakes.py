@@ -37,7 +37,7 @@ def call(credit, **changes):
         ({"target": 1}, ConfigError, "unknown target class 1; the classes are .'bad', 'good'"),
         ({"target": 0.8}, ConfigError, "unknown target class 0.8; the classes are .'bad'"),
         ({"target": ["good", "good"]}, DataError, "2 targets for 3 rows"),
-        ({"immutable": "incom"}, ConfigError, "unknown feature 'incom'; did you mean 'income'"),
+        ({"immutable": "incom"}, ConfigError, "unknown column 'incom'; did you mean 'income'"),
         ({"start_outside": "x"}, ConfigError, "start_outside is 'x'; use 'inside' or 'widen'"),
         ({"on_error": "x"}, ConfigError, "on_error is 'x'; use 'keep' or 'raise'"),
     ],

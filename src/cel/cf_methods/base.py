@@ -17,7 +17,13 @@ from cel.cf_methods.prepare import Prepared, encoding_of, prepare, training_data
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.verify import assemble
 from cel.cf_methods.view import ModelView
-from cel.errors import ConfigError, MissingInputError, NotFittedError, UnsupportedError
+from cel.errors import (
+    BudgetExceeded,
+    ConfigError,
+    MissingInputError,
+    NotFittedError,
+    UnsupportedError,
+)
 from cel.parameters import Parameters, check_choices
 from cel.preprocessing import Encoding, PreprocessingPipeline
 from cel.protocols import Need, Scope, Support, Task
@@ -58,6 +64,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     takes_intervals: ClassVar[bool] = False  # whether regression targets may be (n, 2 o) ends
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
     encoding_: Encoding
+    strict_time: bool = False  # whether slow models are asked piecemeal to keep the time limit
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch
     _test_params: ClassVar[Mapping[str, Any]] = {}
     _options: ClassVar[type | None] = Options
@@ -147,10 +154,11 @@ class BaseCounterfactualMethod(Parameters, ABC):
                 training range. By default the desirable class of the dataset, the opposite class,
                 or the prediction plus 20 % of the range.
         """
-        view = self._view(Budget(self.time_limit))
+        view = self._view(Budget(self.time_limit, strict=self.strict_time))
         self._refuse(view, encoding_of(self).space)
         self._require_fit()
         prepared = self._prepare(X, target, view)
+        view.budget.set_aside(view.budget.elapsed())  # verifying takes about as long as preparing
         started, busy = time.perf_counter(), time.process_time()
         answers = [
             answer
@@ -268,7 +276,10 @@ class BaseCounterfactualMethod(Parameters, ABC):
             if view.budget.expired:
                 break
             query = self._query(prepared, part, view)
-            answer = self.answer(query)
+            try:
+                answer = self.answer(query)
+            except BudgetExceeded:
+                break
             if answer.x.shape != query.x.shape:
                 raise UnsupportedError(
                     f"{type(self).__name__}._explain returned shape {tuple(answer.x.shape)} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +125,8 @@ def _verified(
         judge(x[have], have)
     if prepared.given is None and not prepared.starts.moved.any():
         return out, y, valid
+    if view.budget.strict and view.budget.late:
+        return out, y, valid
     for points, rows in _second_chances(x, x_sets, valid, prepared):
         if len(rows):
             judge(points, rows)
@@ -172,12 +174,14 @@ def _judged(
     """
     region, given = _region(prepared, rows), prepared.given
     wanted = prepared.target_values[rows]
+    few = _few_changes(prepared, rows)
     if given is None:
         outcome = view.outcome(x)
-        feasible = region.contains(torch.as_tensor(x)).numpy()
+        feasible = region.contains(torch.as_tensor(x)).numpy() & few(x)
         return x, outcome, view.achieved(outcome, wanted) & feasible
     table, codes = given.answers(x, rows)
     feasible = region.contains(torch.as_tensor(codes)).numpy() & given.keeps(table, rows)
+    feasible &= few(codes)
     if view.reads_tables:
         outcome, refused = view.outcome_of_tables(table)
         feasible[list(refused)] = False
@@ -186,6 +190,15 @@ def _judged(
     same = (codes == prepared.x[rows]).all(1)
     codes = np.where(same[:, None], np.float32(np.nan), codes)
     return codes, outcome, view.achieved(outcome, wanted) & feasible & ~same
+
+
+def _few_changes(prepared: Prepared, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a test of points (m, d) that counts changes from the rows as they were given."""
+    limit = prepared.space.limit
+    if limit is None or not prepared.starts.moved.any():
+        return lambda x: np.ones(len(x), dtype=bool)
+    given = Region.around(prepared.space, torch.as_tensor(prepared.x[rows]))
+    return lambda x: given.changed_units(torch.as_tensor(x)).numpy() <= limit.most
 
 
 def _sets(

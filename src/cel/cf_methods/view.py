@@ -144,7 +144,21 @@ class ModelView:
         size = max(1, CHUNK_VALUES // max(x.shape[1], 1))
         if self.differentiable and x.device.type == "cpu":
             size = min(size, CHUNK_ROWS)
+        if self.budget.strict:
+            return torch.cat(self._timed_scores(x, size))
         return torch.cat([self._scores(part) for part in torch.split(x, size)])
+
+    def _timed_scores(self, x: Tensor, size: int) -> list[Tensor]:
+        """Ask about so many rows at once that the time limit can be kept."""
+        parts, at, rate = [], 0, self.budget.rate
+        while at < len(x):
+            part = x[at : at + int(min(size, self.budget.rows_at_once(rate)))]
+            began = self.budget.elapsed()
+            parts.append(self._scores(part))
+            took = self.budget.elapsed() - began
+            rate = self.budget.rate = len(part) / max(took, 1e-9)
+            at += len(part)
+        return parts
 
     def _scores(self, x: Tensor) -> Tensor:
         self.budget.spend(len(x))

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from cel.door.explainer import Explainer
+from cel.door.restrictions import Restrictions
+from cel.door.wanted import Wanted
 
-__all__ = ["Explainer"]
+__all__ = ["Explainer", "Restrictions", "Wanted"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +18,18 @@ from cel.cf_methods.goals import Wish
 from cel.cf_methods.local_methods.dice import DiCEIntervals
 from cel.cf_methods.variants import named
 from cel.datasets.chunks import table_chunks
+from cel.door.aimed import AimedModel, translated
 from cel.door.given_tables import as_table, in_units, known_model, row_names
+from cel.door.inferred import Inferred, dummy_groups, held_together, inferred
+from cel.door.merging import merged, ordered_sets
+from cel.door.portfolio import Portfolio
+from cel.door.restrictions import Restrictions
+from cel.door.setting_checks import check_call, check_settings
+from cel.door.spaces import encoded_space, raw_space
+from cel.door.wanted import Aim, read_aims, regression_wish
 from cel.errors import ConfigError, DataError, MissingInputError
-from cel.preprocessing import Encoding, frozen, infer_space
+from cel.preprocessing import Encoding
 from cel.protocols import Need, Status, Task
-from cel.registry import did_you_mean
 from cel.result import ExplanationResult
 from cel.space import FeatureSpace
 
@@ -30,15 +40,26 @@ class Explainer:
     """A model with its background rows, ready to explain rows one at a time or many at once.
 
     Everything that does not depend on the rows is done here, once: types and ranges are read off
-    the background, the method is chosen and fitted. `explain` then takes milliseconds per row.
+    the background, constraints are checked together, the method is chosen and fitted. `explain`
+    then takes milliseconds per row. `inferred` says what was read and chosen.
 
     Args:
         model: a fitted CEL model, a scikit-learn estimator or pipeline, a boosted-tree model, a
             torch module, or a function DataFrame -> probabilities.
         background: training rows in original units; they tell types, ranges and what is usual.
-        target: what rows should become if `explain` is not told.
-        method: name of a method, see `cel list methods`; a bare name is the published algorithm.
+        target: what rows should become if `explain` is not told; see `cel.Target`.
+        method: "auto", or the name of a method, see `cel list methods`; a bare name is the
+            published algorithm.
+        constraints: any of the following keywords as a dict, or as the path of a YAML file.
         immutable: columns that may not change.
+        increasing: columns that may only rise.
+        decreasing: columns that may only fall.
+        ranges: number column -> (lower, upper), None for an open end.
+        allowed: column with labels -> labels that may be reached.
+        relations: linear relations between numbers, such as "open <= total".
+        implications: such as "job = pilot -> licence in A, B".
+        max_changes: how many columns may change at once.
+        weights: column -> how much dearer its changes are than others.
         space: raw features with their constraints, see `cel.preprocessing.infer_space`.
         start_outside: for rows that start outside a declared range: "inside" answers lie inside
             or there is none; "widen" lets the range reach to the row.
@@ -64,8 +85,17 @@ class Explainer:
         background: Any,
         *,
         target: Any = None,
-        method: str | None = None,
+        method: str | None = "auto",
+        constraints: Mapping[str, Any] | str | Path | None = None,
         immutable: Iterable[str] = (),
+        increasing: Iterable[str] = (),
+        decreasing: Iterable[str] = (),
+        ranges: Mapping[str, tuple[float | None, float | None]] | None = None,
+        allowed: Mapping[str, Iterable[Any]] | None = None,
+        relations: Iterable[Any] = (),
+        implications: Iterable[Any] = (),
+        max_changes: int | None = None,
+        weights: Mapping[str, float] | None = None,
         space: FeatureSpace | None = None,
         start_outside: Literal["inside", "widen"] = "inside",
         task: Task | str | None = None,
@@ -74,25 +104,82 @@ class Explainer:
         on_error: Literal["keep", "raise"] = "keep",
         **settings: Any,
     ) -> None:
-        _one_of("start_outside", start_outside, ("inside", "widen"))
-        _one_of("on_error", on_error, ("keep", "raise"))
+        check_settings(model, background, start_outside, on_error, method, settings)
+        words = {
+            "immutable": immutable, "increasing": increasing, "decreasing": decreasing,
+            "ranges": ranges, "allowed": allowed, "relations": relations,
+            "implications": implications, "max_changes": max_changes, "weights": weights,
+        }  # fmt: skip
+        self.restrictions = Restrictions.read(words, constraints)
         self.target, self.columns, self.on_error = target, columns, on_error
-        known, table = known_model(
-            model, background, space=space, task=task, classes=classes, columns=columns
-        )
-        self.space = _features(known, table, space, immutable, start_outside)
+        self._outside, self._settings = start_outside, settings
+        self._name = None if method == "auto" else method
+        told: dict[str, Any] = {"task": task, "classes": classes, "columns": columns}
+        known, table = known_model(model, background, space=space, **told)
+        self.dummies = _dummies(known, table, space)
+        self.raw = self._restricted(known, table, space)
+        if self.raw is not None and self.raw is not space and known is not model:
+            known, _ = known_model(model, background, space=self.raw, **told)
         if Task(known.task) is Task.REGRESSION:
             known = in_units(known, table)
         self.model, self.background = known, table
-        self._name = None if method == "auto" else method
-        self._settings = settings
+        self.space = encoded_space(known, self.raw, self.restrictions.max_changes)
         self._fitted: dict[str, BaseCounterfactualMethod] = {}
-        self._method(1)
+        self._method(known, 1)
+
+    def __repr__(self) -> str:
+        name = type(getattr(self.model, "model", self.model)).__name__
+        return f"Explainer({name}, {len(self.background)} background rows)"
+
+    def _restricted(
+        self, known: Any, table: Any, space: FeatureSpace | None
+    ) -> FeatureSpace | None:
+        """Return the raw features with everything that restricts them; None if nothing does."""
+        if self.restrictions.empty and space is None and not self.dummies:
+            return None
+        encoding = Encoding.of(known)
+        if encoding.space is None:
+            raise MissingInputError(
+                "the model does not know its features; use cel.wrap(model, train)"
+            )
+        own = raw_space(encoding, space, table, hard=self._outside == "inside")
+        carried = () if encoding.sheet is None else encoding.sheet.carried
+        seen = table if isinstance(table, pd.DataFrame) else None
+        hard = self._outside == "inside"
+        made = self.restrictions.applied(own, seen, carried, hard=hard)
+        together = held_together(made, self.dummies)
+        return replace(made, constraints=(*made.constraints, *together)) if together else made
 
     @property
     def task(self) -> Task:
         """What the model predicts."""
         return Task(self.model.task)
+
+    @cached_property
+    def inferred(self) -> Inferred:
+        """What was read off the background and what was chosen, as a small table."""
+        encoding = Encoding.of(self.model)
+        if encoding.pipeline is None or encoding.sheet is None:
+            assert self.space is not None
+            return inferred(self.space, (), {}, (), [self.chosen])
+        raw = self.raw or encoding.pipeline.raw_space_
+        digits = dict(encoding.sheet.decimals)
+        notes = [self.chosen]
+        if self.restrictions.max_changes is not None:
+            notes.insert(0, f"At most {self.restrictions.max_changes} columns change at once.")
+        return inferred(raw, encoding.sheet.carried, digits, self.dummies, notes)
+
+    @cached_property
+    def chosen(self) -> str:
+        """Which method answers, and why, in a sentence."""
+        if self._name is not None:
+            return f"Method: {self._name}, as asked."
+        method = self._method(self.model, 1)
+        if not isinstance(method, Portfolio):
+            return f"Method: {method.name}, for sets of answers."
+        return method.reasoning()
+
+    # -- the call ----------------------------------------------------------------------------
 
     def explain(
         self, rows: Any, target: Any = None, *, n: int = 1, time_limit: float | None = None
@@ -102,22 +189,22 @@ class Explainer:
         Args:
             rows: a DataFrame, an array of numbers, or a list of records.
             target: what they should become; by default the target of the explainer.
-            n: how many answers per row; see `result.to_frame(sets=True)`.
+            n: how many answers per row, the best first, then others that change other columns;
+                see `result.to_frame(sets=True)`. The first does not depend on `n`.
             time_limit: seconds for this call; unanswered rows become `timeout`.
         """
+        check_call(n, time_limit)
         names = row_names(self.model, self.background, rows, self.columns)
         if names is not None:
             rows = as_table(rows, names)
         wish = self.target if target is None else target
-        if self.task is Task.REGRESSION:
-            wish = _wish(wish)
-        method = copy(self._method(n))
-        if time_limit is not None:
-            method.time_limit = time_limit
-        result = method.explain(rows, wish)
+        result = self._answered(rows, wish, n, time_limit)
+        if n > 1:
+            result = ordered_sets(result, by_distance=self._name is not None)
+        result = replace(result, logs={**result.logs, "chosen": self.chosen})
         if self.on_error == "raise":
             _raise(result)
-        return result
+        return self._with_inquiry(result, wish, time_limit)
 
     def explain_batches(
         self, source: Any, target: Any = None, *, chunk: int = 10_000, n: int = 1
@@ -133,109 +220,132 @@ class Explainer:
         for rows in table_chunks(source, chunk):
             yield self.explain(rows, target, n=n)
 
-    def _method(self, n: int) -> BaseCounterfactualMethod:
-        """Return the fitted method for one answer per row, or for several."""
+    def _answered(
+        self, rows: Any, wish: Any, n: int, time_limit: float | None
+    ) -> ExplanationResult:
+        if self.task is Task.REGRESSION:
+            return self._run(self.model, rows, _number_wish(wish), n, time_limit)
+        outcome = Encoding.of(self.model).target
+        hard = bool(getattr(self.model, "hard", False))
+        aims = None
+        if outcome is not None and isinstance(rows, pd.DataFrame):
+            aims = read_aims(wish, len(rows), outcome, hard=hard)
+        if aims is None:
+            self._never_predicted(wish, outcome)
+            return self._run(self.model, rows, wish, n, time_limit)
+        return self._aimed(rows, aims, n, time_limit)
+
+    def _aimed(
+        self, rows: pd.DataFrame, aims: list[Aim], n: int, time_limit: float | None
+    ) -> ExplanationResult:
+        """Answer wishes that are more than a class: rows of one wish together."""
+        aims = aims * len(rows) if len(aims) == 1 else aims
+        parts = []
+        for aim in dict.fromkeys(aims):
+            at = np.array([i for i, a in enumerate(aims) if a == aim], dtype=np.int64)
+            share = None if time_limit is None else time_limit * len(at) / len(aims)
+            model = AimedModel(self.model, aim)
+            found = self._run(model, rows.iloc[at], "wanted", n, share)
+            parts.append((at, translated(found, self.model, aim)))
+        if not parts:
+            return self._run(self.model, rows, None, n, time_limit)
+        return merged(parts, len(rows), rows)
+
+    def _run(
+        self, model: Any, rows: Any, wish: Any, n: int, time_limit: float | None
+    ) -> ExplanationResult:
+        method = copy(self._method(model, n))
+        if isinstance(method, Portfolio):
+            method.n = n
+        if time_limit is not None:
+            method.time_limit = time_limit
+        method.strict_time = method.time_limit is not None
+        return method.explain(rows, wish)
+
+    def _method(self, model: Any, n: int) -> BaseCounterfactualMethod:
+        """Return the fitted method for a model, seen through a wish or not."""
         settings = dict(self._settings)
-        if n > 1:
-            settings["total_CFs"] = n
-        name, cls, published = _chosen(self.task, self._name, settings)
-        key = f"{name} {settings.get('total_CFs')}"
+        key = str(getattr(model, "aim", "")) + (f" {n}" if self._name and n > 1 else "")
         if key not in self._fitted:
-            if Need.DENSITY in cls.needs and "gen_model" not in settings:
-                raise MissingInputError(f"{name} needs a density; pass gen_model=")
-            made = cls(self.model, space=self.space, **{**published, **settings})
+            made = self._made(model, self.space, n, settings)
             self._fitted[key] = made.fit(self.background)
         return self._fitted[key]
 
-
-# -- features --------------------------------------------------------------------------------
-
-
-def _features(
-    known: Any,
-    train: Any,
-    space: FeatureSpace | None,
-    immutable: Iterable[str],
-    start_outside: str,
-) -> FeatureSpace | None:
-    """Return the encoded features with what may not change and ranges that hold."""
-    encoding = Encoding.of(known)
-    features = encoding.space
-    names = (immutable,) if isinstance(immutable, str) else tuple(immutable)
-    if features is None:
-        if names:
+    def _made(
+        self, model: Any, space: FeatureSpace | None, n: int, settings: dict[str, Any]
+    ) -> BaseCounterfactualMethod:
+        if self._name is None and "total_CFs" not in settings:
+            return Portfolio(model, space=space, dummies=self.dummies, **settings)
+        name, cls, published = _named(self.task, self._name)
+        if n > 1:
+            if "total_CFs" not in cls.param_names():
+                raise ConfigError(
+                    f"{name} gives one answer per row; leave n=1, or leave out method="
+                )
+            settings["total_CFs"] = n
+        if Need.DENSITY in cls.needs and "gen_model" not in settings:
             raise MissingInputError(
-                "the model does not know its features; use cel.wrap(model, train)"
+                f"{name} needs a density; train one, such as "
+                "cel.models.MaskedAutoregressiveFlow().fit(split), and pass gen_model="
             )
-        return None
-    if space is not None and encoding.pipeline is not None:
-        raw = space if start_outside == "widen" else _held(space, train)
-        features = encoding.pipeline.encode_space(_in_order(raw, encoding))
-    elif space is not None:
-        features = space
-    carried = () if encoding.sheet is None else encoding.sheet.carried
-    raw_names = features.names if encoding.pipeline is None else encoding.pipeline.raw_space_.names
-    for name in names:
-        if name not in raw_names and name not in carried:
-            known_names = [*raw_names, *carried]
-            raise ConfigError(f"unknown feature {name!r}; {did_you_mean(name, known_names)}")
-    return frozen(features, [n for n in names if n in raw_names])
+        made: BaseCounterfactualMethod = cls(model, space=space, **{**published, **settings})
+        return made
 
+    # -- what is said ------------------------------------------------------------------------
 
-def _in_order(space: FeatureSpace, encoding: Encoding) -> FeatureSpace:
-    """Return the raw features with the grids of their columns' digits."""
-    assert encoding.pipeline is not None
-    own = encoding.pipeline.raw_space_
-    features = []
-    for f in own:
-        new = space[f.name]
-        if new.kind == "continuous" and new.step is None:
-            new = replace(new, step=f.step, anchor=f.anchor)
-        features.append(new.at(f.columns))
-    return FeatureSpace(tuple(features), space.constraints)
+    def _never_predicted(self, wish: Any, outcome: Any) -> None:
+        """Warn before any search if the model predicts a wanted class for no background row."""
+        method = self._method(self.model, 1)
+        if outcome is None or wish is None or not hasattr(method, "train_"):
+            return
+        labels = [wish] if isinstance(wish, str) or np.ndim(wish) == 0 else list(wish)
+        if labels == ["opposite"] and "opposite" not in outcome.classes:
+            return
+        seen = set(np.unique(method.train_.y.cpu().numpy()).tolist())
+        for label in dict.fromkeys(labels):
+            if outcome.place(label, positions=True) not in seen:
+                warnings.warn(
+                    f"the model predicts {label!r} for none of the {len(method.train_.x)} "
+                    "background rows; it may never predict it",
+                    UserWarning,
+                    stacklevel=4,
+                )
 
+    def _with_inquiry(
+        self, result: ExplanationResult, wish: Any, time_limit: float | None
+    ) -> ExplanationResult:
+        from cel.door.diagnosis import Inquiry
 
-def _held(space: FeatureSpace, train: Any) -> FeatureSpace:
-    """Make the ranges hard that are declared, not only observed."""
-    if not isinstance(train, pd.DataFrame):
-        return space
-    present = [n for n in space.names if n in train.columns]
-    observed = infer_space(train[present]) if present else space
-    features = []
-    for f in space:
-        if f.name in present and f.kind in ("continuous", "integer"):
-            seen = observed[f.name]
-            f = replace(f, hard=f.hard or (f.lower, f.upper) != (seen.lower, seen.upper))  # noqa: PLW2901
-        features.append(f)
-    return FeatureSpace(tuple(features), space.constraints)
+        return replace(result, inquiry=Inquiry(self, wish, time_limit))
 
 
 # -- choices ---------------------------------------------------------------------------------
 
 
-def _wish(target: Any) -> Wish:
+def _dummies(known: Any, table: Any, space: FeatureSpace | None) -> tuple[tuple[str, ...], ...]:
+    """Return the dummies that belong together; none where the owner said what the columns are."""
+    pipeline = Encoding.of(known).pipeline
+    if space is not None or pipeline is None or not isinstance(table, pd.DataFrame):
+        return ()
+    names = [n for n in pipeline.raw_space_.names if n in table.columns]
+    return dummy_groups(table, names)
+
+
+def _number_wish(target: Any) -> Wish:
     if target is None:
         raise ConfigError(
             "say what the prediction should become: target=200, (100, 200), '>= 200', '<= 200', "
             "'+10%' or '-500'"
         )
-    return Wish(target)
+    return Wish(regression_wish(target))
 
 
-def _chosen(
-    task: Task, method: str | None, settings: dict[str, Any]
-) -> tuple[str, Any, dict[str, Any]]:
+def _named(task: Task, method: str | None) -> tuple[str, Any, dict[str, Any]]:
     """Return name and class of the method, and the settings that its name stands for."""
     if task is Task.REGRESSION and method in (None, "dice"):
         return "dice", DiCEIntervals, {}
-    several = "total_CFs" in settings
-    name = method or ("dice_closest" if several else "auto")
+    name = method or "dice_closest"
     return name, *named(name)
-
-
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} is {value!r}; use {' or '.join(map(repr, choices))}")
 
 
 def _raise(result: ExplanationResult) -> None:

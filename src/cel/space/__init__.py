@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cel.space.constraints import Constraint, Implication, LinearRelation
+from cel.space.constraints import ChangeLimit, Constraint, Implication, LinearRelation
 from cel.space.feature import Direction, Feature, Kind
 from cel.space.feature_space import FeatureSpace
 from cel.space.target import Target
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cel.space.region import Region
 
 __all__ = [
+    "ChangeLimit",
     "Constraint",
     "Direction",
     "Feature",

@@ -8,7 +8,7 @@ from typing import Any
 
 from cel.errors import ConfigError
 
-__all__ = ["Constraint", "Implication", "LinearRelation"]
+__all__ = ["ChangeLimit", "Constraint", "Implication", "LinearRelation"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,24 @@ class Implication:
         left = ", ".join(map(str, self.values))
         right = ", ".join(map(str, self.then_values))
         return f"{self.feature} in {{{left}}} -> {self.then_feature} in {{{right}}}"
+
+
+@dataclass(frozen=True)
+class ChangeLimit:
+    """At most so many things change at once.
+
+    Attributes:
+        most: how many.
+        units: (p,) the thing that each feature belongs to, such as a number and the flag of its
+            gaps to one column; () if every feature is one.
+    """
+
+    most: int
+    units: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConfigError(f"at most {self.most} changes leave nothing to change")
 
 
 Constraint = LinearRelation | Implication

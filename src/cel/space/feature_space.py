@@ -11,7 +11,7 @@ import numpy as np
 
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
-from cel.space.constraints import Constraint, LinearRelation
+from cel.space.constraints import ChangeLimit, Constraint, LinearRelation
 from cel.space.feature import Feature
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ __all__ = ["FeatureSpace"]
 class FeatureSpace:
     """Ordered features that together cover the columns `0..width-1` exactly once.
 
-    Constraints between features are stated in the coordinates of this space.
+    Constraints between features are stated in the coordinates of this space; `limit` says how many
+    features may change at once.
 
     >>> space = FeatureSpace((Feature(name="a"), Feature(name="b", columns=(1,))))
     >>> space.width, space.names
@@ -33,6 +34,7 @@ class FeatureSpace:
 
     features: tuple[Feature, ...]
     constraints: tuple[Constraint, ...] = ()
+    limit: ChangeLimit | None = None
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -143,6 +145,12 @@ class FeatureSpace:
         """Features whose values are unordered labels."""
         return tuple(f for f in self.features if f.is_categorical)
 
+    @cached_property
+    def change_units(self) -> np.ndarray:
+        """(number of features,) what `limit` counts: each feature, or the thing it belongs to."""
+        units = () if self.limit is None else self.limit.units
+        return np.array(units or range(len(self.features)), dtype=np.int64)
+
     def vector(self, attribute: str) -> np.ndarray:
         """Return a numeric feature attribute repeated for every column, shape (width,)."""
         values = np.array([float(getattr(f, attribute)) for f in self.features])
@@ -168,4 +176,4 @@ class FeatureSpace:
         for name in changes:
             self[name]
         features = tuple(replace(f, **changes.get(f.name, {})) for f in self.features)
-        return FeatureSpace(features, self.constraints)
+        return FeatureSpace(features, self.constraints, self.limit)

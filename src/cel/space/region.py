@@ -123,9 +123,12 @@ class Region:
         x = to_tensor(x, self.origin)
         x = torch.where(self.layout.numeric, self._snap_numbers(x), self._snap_categories(x))
         x = torch.where(self.fixed, self.origin, x)
-        if not self.space.constraints:
+        if self.space.constraints:
+            x = self._rules.give_back(self._snap_relations(x))
+        if self.space.limit is None:
             return x
-        return self._rules.give_back(self._snap_relations(x))
+        few = self._keep_largest(x, self.space.limit.most)
+        return self._rules.give_back(few) if self.space.constraints else few
 
     @array_in_array_out
     def contains(self, x: Any) -> Any:
@@ -138,7 +141,8 @@ class Region:
     def violations(self, x: Any) -> Any:
         """Count the violations of each row by kind, each of shape (n,).
 
-        The kinds are immutable, direction, bound, category, integer and relation.
+        The kinds are immutable, direction, bound, category, integer and relation, and changes
+        where their number is limited.
         """
         x = to_tensor(x, self.origin)
         lay, tol = self.layout, self.layout.tolerance
@@ -153,7 +157,10 @@ class Region:
         frozen = free & ((x < self.lower - tol) | (x > self.upper + tol)) & ~wrong_way & ~outside
         grid = self._nearest_grid(x)
         bad_blocks, frozen_blocks = self._broken_blocks(x)
-        return {
+        few = {}
+        if self.space.limit is not None:
+            few["changes"] = (self.changed_units(x) - self.space.limit.most).clamp(min=0)
+        return few | {
             "immutable": self._count_features(frozen | (moved & ~lay.mutable)) + frozen_blocks,
             "direction": wrong_way.sum(-1),
             "bound": outside.sum(-1),
@@ -161,6 +168,32 @@ class Region:
             "integer": (((grid - x).abs() > tol) & free).sum(-1),
             "relation": self._rules.broken(x).sum(-1),
         }
+
+    # -- how many ----------------------------------------------------------------------------
+
+    @array_in_array_out
+    def changed_units(self, x: Any) -> Any:
+        """Count what changed in each row of `x` (n, d), as the limit of changes counts, (n,)."""
+        x = to_tensor(x, self.origin)
+        return (self._unit_moves(x) > 0).sum(-1)
+
+    def _unit_moves(self, x: Tensor) -> Tensor:
+        """(n, u) how far each unit of change moved, in the coordinates of the space."""
+        away = (x - self.origin).abs()
+        away = torch.where(away > self.layout.tolerance, away, torch.zeros_like(away))
+        units = torch.as_tensor(self.space.change_units, device=x.device)[self.layout.owner]
+        out = torch.zeros(len(x), int(units.max()) + 1, dtype=x.dtype, device=x.device)
+        return out.index_add_(1, units, away)
+
+    def _keep_largest(self, x: Tensor, most: int) -> Tensor:
+        """Give back all but the largest changes of each row."""
+        moves = self._unit_moves(x)
+        if moves.shape[1] <= most:
+            return x
+        kept = torch.zeros_like(moves, dtype=torch.bool)
+        kept.scatter_(1, moves.topk(most, dim=1).indices, True)
+        units = torch.as_tensor(self.space.change_units, device=x.device)[self.layout.owner]
+        return torch.where(kept[:, units], x, self.origin)
 
     # -- numbers -----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
-from cel.space.constraints import Constraint, Implication, LinearRelation
+from cel.space.constraints import ChangeLimit, Constraint, Implication, LinearRelation
 from cel.space.feature import Feature
 from cel.space.feature_space import FeatureSpace
 
@@ -37,10 +37,12 @@ def space_to_dict(space: FeatureSpace) -> dict[str, Any]:
     >>> space_to_dict(FeatureSpace.continuous(1))
     {'features': [{'name': 'x0', 'columns': [0]}], 'constraints': []}
     """
+    limit = space.limit
+    few = {} if limit is None else {"limit": {"most": limit.most, "units": list(limit.units)}}
     return {
         "features": [_feature_to_dict(f) for f in space],
         "constraints": [_constraint_to_dict(c) for c in space.constraints],
-    }
+    } | few
 
 
 def space_from_dict(data: Mapping[str, Any]) -> FeatureSpace:
@@ -51,7 +53,10 @@ def space_from_dict(data: Mapping[str, Any]) -> FeatureSpace:
     True
     """
     features = tuple(_feature_from_dict(f) for f in data["features"])
-    return FeatureSpace(features, tuple(_constraint_from_dict(c) for c in data["constraints"]))
+    constraints = tuple(_constraint_from_dict(c) for c in data["constraints"])
+    few = data.get("limit")
+    limit = None if few is None else ChangeLimit(int(few["most"]), tuple(map(int, few["units"])))
+    return FeatureSpace(features, constraints, limit)
 
 
 def _feature_to_dict(feature: Feature) -> dict[str, Any]:

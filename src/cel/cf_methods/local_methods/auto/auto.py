@@ -11,7 +11,7 @@ from torch import Tensor
 from cel.cf_methods.base import METHODS, BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.auto.plans import PLANS, Stage, Wish, kind_of
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.errors import CelError
+from cel.errors import BudgetExceeded, CelError
 from cel.protocols import DensityModel, Need, Proof, Support, Task
 from cel.search import Budget, Found
 from cel.space.distances import mad_scale
@@ -88,10 +88,13 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
             method = self._stage(stage)
             if method is None:
                 continue
-            answer = method.answer(query.select(rows))
-            held = ~answer.x.isnan().any(1)
-            at, before = rows[held], found.cost.clone()
-            found.offer(answer.x[held], at, query.accept, cost)
+            before = found.cost.clone()
+            try:
+                answer = method.answer(query.select(rows))
+                held = ~answer.x.isnan().any(1)
+                found.offer(answer.x[held], rows[held], query.accept, cost)
+            except BudgetExceeded:  # what was found before is kept
+                break
             won = (found.cost < before).cpu().numpy()
             source[won], proof[won] = stage.method, Proof.NONE.value
             if method.proves:

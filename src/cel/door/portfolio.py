@@ -1,0 +1,389 @@
+"""The search behind the door: the portfolio, few changes at a time, and several answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cel.cf_methods.base import Options
+from cel.cf_methods.local_methods.auto import Auto
+from cel.cf_methods.local_methods.auto.auto import PER_CHANGE
+from cel.cf_methods.local_methods.auto.plans import Wish, kind_of
+from cel.cf_methods.local_methods.dice import DiCE, DiCEIntervals
+from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.errors import BudgetExceeded
+from cel.preprocessing import GivenRows
+from cel.preprocessing.imputer import FLAG
+from cel.protocols import Proof, Task
+from cel.search import Budget, bisect_to_boundary
+from cel.search.beam import BeamFound, Moves, few_changes
+from cel.space import FeatureSpace
+
+__all__ = ["Efforts", "Portfolio", "single_moves"]
+
+VALUES = 8  # of a number that single moves go to
+EXACT = ("actionable", "cells", "exact_tree", "exact_relu")  # whose answers need no second look
+DEAR = 2.0  # times the least weight: columns that are left alone if that is possible
+NEAR_TO_FIRST = 1e-6  # of the cost: what counts as dearer than the first answer
+
+
+@dataclass(frozen=True, eq=False)
+class Efforts:
+    """The nearest that some rows come to what is wanted.
+
+    Attributes:
+        rows: (m,) their positions.
+        points: (m, d) allowed points.
+        given: the owner's rows.
+    """
+
+    rows: np.ndarray
+    points: np.ndarray
+    given: GivenRows
+
+
+class Portfolio(Auto):
+    """`auto`, then few changes at a time, by a cost that knows the weights of features.
+
+    The first answer of a row is the cheapest of what the stages of `auto` and a beam search over
+    single changes found; it does not depend on `n`. Further answers change other columns where
+    that is possible, and cost more.
+
+    Args:
+        model: any model.
+        n: answers per row.
+        dummies: groups of 0/1 columns of which exactly one is 1; they move together.
+        want: see `Auto`.
+        gen_model: see `Auto`.
+        **options: see `Options`.
+    """
+
+    takes_intervals: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        n: int = 1,
+        dummies: tuple[tuple[str, ...], ...] = (),
+        want: Wish = "near",
+        gen_model: Any = None,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(model, want=want, gen_model=gen_model, **options)
+        self.n, self.dummies = n, dummies
+
+    def _fit(self, train: TrainRows) -> None:
+        super()._fit(train)
+        self.moves_ = single_moves(self.space or self.space_, train.x, self.dummies)
+
+    def _explain(self, query: Query) -> Answer:
+        answer, source = self._first(query)
+        stuck = query.region.fixed.all(1) & answer.x.isnan().any(1)  # nothing may change
+        none = stuck if answer.infeasible is None else answer.infeasible | stuck
+        answer = replace(answer, infeasible=none)
+        if self.n == 1:
+            return replace(answer, row_logs={"source": source})
+        sets = torch.full((len(query), self.n, query.x.shape[1]), torch.nan).to(query.x)
+        sets[:, 0] = answer.x
+        self._fill(query, sets)
+        return replace(answer, sets=sets, row_logs={"source": source})
+
+    def effort(self, query: Query, depth: int = 3) -> BeamFound:
+        """Return how near rows come to what is wanted, whether they reach it or not."""
+        return self._beam(query, query.rows(), depth=depth, width=4, keep=1)
+
+    def best_efforts(self, rows: Any, target: Any) -> Efforts | None:
+        """Return the nearest that rows of a table come to a target; None for encoded rows."""
+        view = self._view(Budget(self.time_limit, strict=self.strict_time))
+        prepared = self._prepare(rows, target, view)
+        if prepared.given is None:
+            return None
+        at, points = [np.zeros(0, dtype=np.int64)], [prepared.x[:0]]
+        for part, bound in prepared.groups(view):
+            todo = np.flatnonzero(part.todo)
+            if not len(todo) or view.budget.expired:
+                continue
+            try:
+                found = self.effort(self._query(part, todo, bound))
+            except BudgetExceeded:
+                break
+            at.append(todo)
+            points.append(found.best.cpu().numpy())
+        return Efforts(np.concatenate(at), np.concatenate(points), prepared.given)
+
+    def reasoning(self) -> str:
+        """Return which searches answer, and why, in a sentence."""
+        if self._view(Budget()).task is Task.REGRESSION:
+            return "Predicted numbers: drawn changes, then few changes at a time."
+        kind = kind_of(self._view(Budget()))
+        stages = ", ".join(dict.fromkeys(s.method for s in self.plan()))
+        why = {
+            "linear": "The model is linear, so an exact search comes first",
+            "trees": "The model is made of trees, so their cells are searched",
+            "differentiable": "The model has gradients, which lead the way",
+            "black_box": "Nothing but predictions can be seen of the model",
+        }[kind]
+        return f"{why}: {stages}, then few changes at a time."
+
+    # -- one answer --------------------------------------------------------------------------
+
+    def _first(self, query: Query) -> tuple[Answer, list[str | None]]:
+        """Return the cheapest answers, and where they are from."""
+        answer = self._stages(query)
+        told = (answer.row_logs or {}).get("source", [None] * len(query))
+        source = [s if s is None else str(s) for s in told]
+        rows = self._second_look(query, answer, source)
+        if not len(rows):
+            return answer, source
+        depth, width = self._effort(query)
+        x, cost = answer.x.clone(), self._cost(query)
+        try:
+            on = self._weighted(query.region.space)  # what was accepted first may be dear
+            found = self._beam(query, rows, depth=depth, width=width, onwards=on)
+            new, at = self._finished(query, found)
+        except BudgetExceeded:
+            return answer, source
+        held = ~x.isnan().any(1)
+        old = torch.full_like(x[:, 0], torch.inf)
+        old[held] = cost(x[held], query.rows()[held])
+        price = cost(new, at)
+        order = torch.argsort(price, stable=True)
+        _, where = np.unique(at[order].cpu().numpy(), return_index=True)
+        best = order[torch.as_tensor(where)]  # the cheapest new point of each row
+        best = best[price[best] < old[at[best]] - 1e-6]
+        won = torch.zeros(len(query), dtype=torch.bool)
+        won[at[best].cpu()] = True
+        x[at[best]] = new[best]
+        proof, bound, none = answer.proof, answer.bound, answer.infeasible
+        mine = won.numpy()
+        source = np.where(mine, "few changes", np.array(source, dtype=object)).tolist()
+        if proof is not None:
+            proof = np.where(mine, Proof.NONE.value, proof)
+        if bound is not None:
+            bound = torch.where(won.to(bound.device), torch.nan, bound)
+        if none is not None:
+            none = none & ~won.to(none.device)
+        return replace(answer, x=x, proof=proof, bound=bound, infeasible=none), source
+
+    def _stages(self, query: Query) -> Answer:
+        """Return what the portfolio answers; for numbers, DiCE towards intervals."""
+        if query.model.task is Task.CLASSIFICATION:
+            return self._cheap_columns_first(query)
+        nothing = Answer(x=torch.full_like(query.x, torch.nan))
+        try:
+            found = self._helper(DiCEIntervals).answer(query)
+        except BudgetExceeded:
+            return nothing
+        told = ["dice" if h else None for h in (~found.x.isnan().any(1)).tolist()]
+        return replace(nothing, x=found.x, row_logs={"source": told})
+
+    def _cheap_columns_first(self, query: Query) -> Answer:
+        """Ask the portfolio without the dear columns first, and with them where that fails."""
+        weight = torch.tensor([f.weight for f in query.region.space])
+        dear = weight > DEAR * weight.min()
+        if not bool(dear.any()):
+            return super()._explain(query)
+        held = super()._explain(replace(query, region=query.region.freeze(dear)))
+        rows = held.x.isnan().any(1).nonzero()[:, 0]
+        x, n = held.x.clone(), len(query)
+        told = np.array((held.row_logs or {}).get("source", [None] * n), dtype=object)
+        infeasible = torch.zeros(n, dtype=torch.bool, device=x.device)
+        if len(rows):
+            free = super()._explain(query.select(rows))
+            x[rows] = free.x
+            told[rows.cpu().numpy()] = (free.row_logs or {}).get("source", [None] * len(rows))
+            if free.infeasible is not None:
+                infeasible[rows] = free.infeasible
+        logs = {"source": told.tolist()}
+        return Answer(x=x, infeasible=infeasible, logs=held.logs, row_logs=logs)
+
+    def _helper(self, cls: type[DiCE], **params: Any) -> DiCE:
+        key = f"{cls.__name__} {params}"
+        if key not in self.ready_:
+            made = cls(
+                self.model,
+                space=self.space,
+                random_state=self.random_state,
+                tolerance=self.tolerance,
+                **params,
+            )
+            self.ready_[key] = made.adopt_rows(self)
+        found = self.ready_[key]
+        assert isinstance(found, DiCE)
+        return found
+
+    def _second_look(self, query: Query, answer: Answer, source: list[str | None]) -> Tensor:
+        """Return the rows that a search over few changes may serve better."""
+        sure = torch.zeros(len(query), dtype=torch.bool)
+        if answer.proof is not None:
+            sure = torch.as_tensor(np.asarray(answer.proof) == Proof.OPTIMAL.value)
+        if not self._weighted(query.region.space):
+            sure |= torch.tensor([s in EXACT for s in source], dtype=torch.bool)
+        if answer.infeasible is not None:
+            sure |= answer.infeasible.cpu()
+        return (~sure).nonzero()[:, 0].to(query.x.device)
+
+    def _effort(self, query: Query) -> tuple[int, int]:
+        """Return how many changes are combined, and how many states of a row are kept."""
+        limit = query.region.space.limit
+        if self._weighted(query.region.space) or limit is not None:
+            return min(4, 4 if limit is None else limit.most), 6
+        return 2, 4
+
+    @staticmethod
+    def _weighted(space: FeatureSpace) -> bool:
+        return len({f.weight for f in space}) > 1
+
+    def _beam(
+        self, query: Query, rows: Tensor, *, depth: int, width: int, keep: int = 4, **more: Any
+    ) -> BeamFound:
+        part, cost = query.select(rows), self._cost(query.select(rows))
+
+        def judge(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+            seen = part.region.select(at).snap(x)
+            return seen, query.model.margin(seen, part.target[at])
+
+        found = few_changes(
+            part.x, self.moves_, judge, cost,
+            depth=depth, width=width, keep=keep, edge=MARGIN, budget=query.budget, **more,
+        )  # fmt: skip
+        return replace(found, row=rows[found.row])
+
+    def _finished(self, query: Query, found: BeamFound) -> tuple[Tensor, Tensor]:
+        """Move numbers of accepted points as near to their rows as they stay accepted."""
+        if not len(found.row):
+            return found.x, found.row
+        part = query.select(found.row)
+        ok = torch.ones(len(found.row), dtype=torch.bool, device=found.x.device)
+        numeric = query.region.layout.numeric
+        x = bisect_to_boundary(part.x, found.x, ok, part.accept, slide=numeric, steps=12)
+        return x, found.row
+
+    # -- several -----------------------------------------------------------------------------
+
+    def _fill(self, query: Query, sets: Tensor) -> None:
+        """Put further answers behind the first ones, in place; other columns come first."""
+        rows = (~sets[:, 0].isnan().any(1)).nonzero()[:, 0]
+        if not len(rows):
+            return
+        limit = query.region.space.limit
+        depth = min(3, 3 if limit is None else limit.most)
+        try:
+            found = self._beam(query, rows, depth=depth, width=6, keep=2 * self.n, onwards=True)
+            pool = [self._finished(query, found)]
+            if self.n > 4:
+                cls = DiCE if query.model.task is Task.CLASSIFICATION else DiCEIntervals
+                drawn = self._helper(cls, total_CFs=self.n).answer(query.select(rows)).sets
+                if drawn is not None:
+                    row, which = (~drawn.isnan().any(-1)).nonzero(as_tuple=True)
+                    pool.append((drawn[row, which], rows[row]))
+        except BudgetExceeded:
+            return
+        points = torch.cat([p for p, _ in pool])
+        at = torch.cat([r for _, r in pool])
+        _choose(query, sets, points, at, self._cost(query))
+
+    def _cost(self, query: Query) -> Any:
+        """Return the cost of points: of `auto`, times the weights of features."""
+        space, lay = query.region.space, query.region.layout
+        scale = self.scale_.to(query.x)
+        price = torch.as_tensor(space.vector("weight")).to(query.x)
+        weight = price * torch.where(lay.numeric, 1 / scale, torch.full_like(scale, 0.5))
+        each = torch.tensor([f.weight for f in space]).to(query.x)
+
+        def cost(x: Tensor, rows: Tensor) -> Tensor:
+            moved = (x - query.x[rows]).abs()
+            touched = torch.zeros(len(x), len(space), dtype=x.dtype, device=x.device)
+            touched.index_add_(1, lay.owner, moved)
+            return (moved * weight).sum(-1) + PER_CHANGE * ((touched > 0) * each).sum(-1)
+
+        return cost
+
+
+def single_moves(
+    space: FeatureSpace, train: Tensor, dummies: tuple[tuple[str, ...], ...] = ()
+) -> Moves:
+    """Return what a row can change: every column to some usual values, or to each category.
+
+    A number behind a gap is set together with the flag of the gap; dummies of a group together.
+    """
+    units = space.change_units
+    values, columns, unit = [], [], []
+
+    def add(at: list[int], what: list[float], number: int) -> None:
+        row, mask = torch.zeros(space.width), torch.zeros(space.width, dtype=torch.bool)
+        row[at], mask[at] = torch.tensor(what, dtype=row.dtype), True
+        values.append(row)
+        columns.append(mask)
+        unit.append(number)
+
+    together = {name for group in dummies for name in group}
+    for i, f in enumerate(space):
+        own = f.name.removesuffix(FLAG)
+        if not f.mutable or f.name in together or (own != f.name and own in space.names):
+            continue
+        if f.one_hot:
+            for k, open_ in enumerate(f.allowed_mask):
+                if open_:
+                    one = [float(j == k) for j in range(len(f.columns))]
+                    add(list(f.columns), one, int(units[i]))
+            continue
+        flag = space[f.name + FLAG] if f.name + FLAG in space.names else None
+        also, filled = ([], []) if flag is None else (list(flag.columns), [1.0, 0.0])
+        for value in _usual(train[:, f.columns[0]], f.lower, f.upper):
+            add([f.columns[0], *also], [value, *filled], int(units[i]))
+    for group in dummies:
+        at = [space[name].columns[0] for name in group]
+        low, high = [space[g].lower for g in group], [space[g].upper for g in group]
+        for k in range(len(group)):
+            one = [high[j] if j == k else low[j] for j in range(len(group))]
+            add(at, one, int(units[space.names.index(group[0])]))
+    if not values:
+        empty = torch.zeros(0, space.width)
+        return Moves(empty, empty.bool(), torch.zeros(0, dtype=torch.long))
+    move = Moves(torch.stack(values), torch.stack(columns), torch.tensor(unit))
+    return Moves(move.value.to(train), move.columns.to(train.device), move.unit.to(train.device))
+
+
+def _usual(column: Tensor, lower: float, upper: float) -> list[float]:
+    """Return some values of a column that lie inside its bounds, and the bounds."""
+    known = torch.unique(column[column.isfinite()])
+    known = known[(known >= lower) & (known <= upper)]
+    if len(known) > VALUES:
+        known = known[torch.linspace(0, len(known) - 1, VALUES).round().long()]
+    ends = [v for v in (lower, upper) if np.isfinite(v)]
+    return sorted({*known.tolist(), *ends})
+
+
+def _choose(query: Query, sets: Tensor, points: Tensor, at: Tensor, cost: Any) -> None:
+    """Fill sets (n, k, d) from points (a, d) of rows (a,): new columns first, cheapest first.
+
+    The first answer stays; what costs less, or the same again, is no further answer.
+    """
+    k = sets.shape[1]
+    have = (~sets[:, 0].isnan().any(1)).nonzero()[:, 0]
+    first = torch.full_like(sets[:, 0, 0], -torch.inf)
+    first[have] = cost(sets[have, 0], have)
+    price = cost(points, at)
+    dearer = price > first[at] * (1 + NEAR_TO_FIRST)
+    points, at = torch.cat([sets[have, 0], points[dearer]]), torch.cat([have, at[dearer]])
+    price = torch.cat([first[have], price[dearer]])
+    moved = torch.zeros(len(at), len(query.region.space), dtype=points.dtype)
+    moved.index_add_(1, query.region.layout.owner, (points - query.x[at]).abs())
+    table = pd.DataFrame({"row": at.cpu().numpy(), "price": price.cpu().numpy()})
+    table["point"] = np.unique(np.round(points.cpu().numpy(), 5), axis=0, return_inverse=True)[1]
+    table["kind"] = np.unique((moved > 0).numpy(), axis=0, return_inverse=True)[1]
+    table = table.sort_values(["row", "price"], kind="stable").drop_duplicates(["row", "point"])
+    table["again"] = table.duplicated(["row", "kind"])
+    table = table.sort_values(["row", "again", "price"], kind="stable")
+    table = table[table.groupby("row").cumcount() < k].sort_values(["row", "price"], kind="stable")
+    place = torch.as_tensor(table.groupby("row").cumcount().to_numpy().copy())
+    sets[torch.as_tensor(table["row"].to_numpy().copy()), place] = points[
+        torch.as_tensor(table.index.to_numpy().copy())
+    ]

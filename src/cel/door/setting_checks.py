@@ -1,0 +1,72 @@
+"""Settings that make no sense, refused in the words of who gave them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cel.cf_methods.variants import method_names
+from cel.errors import ConfigError, DataError
+
+__all__ = ["check_call", "check_settings"]
+
+
+def check_settings(
+    model: Any,
+    background: Any,
+    start_outside: str,
+    on_error: str,
+    method: str | None,
+    settings: dict[str, Any],
+) -> None:
+    """Raise for settings of an explainer that cannot be meant."""
+    _one_of("start_outside", start_outside, ("inside", "widen"))
+    _one_of("on_error", on_error, ("keep", "raise"))
+    if isinstance(model, str | Path):
+        raise ConfigError(
+            f"the model is a path, {str(model)!r}; load it first, such as with joblib or skops"
+        )
+    if isinstance(model, type):
+        raise ConfigError(f"the model is the class {model.__name__}; give a fitted instance")
+    if method is not None and (lower := str(method).lower()) != method and lower in method_names():
+        raise ConfigError(f"unknown method {method!r}; did you mean {lower!r}?")
+    if isinstance(method, str) and f"dice_{method}" in method_names():
+        raise ConfigError(f"unknown method {method!r}; did you mean 'dice_{method}'?")
+    for name in ("total_CFs", "batch_size", "max_queries"):
+        value = settings.get(name, 1)
+        if value is not None and not _whole(value):
+            raise ConfigError(f"{name} is {value!r}; give a whole number, 1 or more")
+    seed = settings.get("random_state", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ConfigError(f"random_state is {seed!r}; give a whole number")
+    _check_time(settings.get("time_limit"))
+    if isinstance(background, pd.DataFrame) and not len(background):
+        raise DataError("the background table has no rows; give the training rows of the model")
+
+
+def check_call(n: Any, time_limit: Any) -> None:
+    """Raise for settings of a call that cannot be meant."""
+    if not _whole(n):
+        raise ConfigError(f"n is {n!r}; give the number of answers per row, 1 or more")
+    _check_time(time_limit)
+
+
+def _check_time(seconds: Any) -> None:
+    if seconds is None:
+        return
+    number = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    if not number or math.isnan(seconds) or seconds < 0:
+        raise ConfigError(f"time_limit is {seconds!r}; give seconds, such as 10, or None")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} is {value!r}; use {' or '.join(map(repr, choices))}")
