@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cel.cf_methods import METHODS, BaseCounterfactualMethod
     from cel.datasets import DATASETS, FileDataset, load_dataset
     from cel.door import Explainer
-    from cel.door import Wanted as Target
+    from cel.door import WantedOutcome as Target
     from cel.errors import CelError
     from cel.metrics import METRICS, MetricsOrchestrator
     from cel.models import MODELS, wrap
@@ -41,7 +41,7 @@ _WHERE = {
     "METRICS": "cel.metrics",
     "MODELS": "cel.models",
     "MetricsOrchestrator": "cel.metrics",
-    "Target": "cel.door:Wanted",
+    "Target": "cel.door:WantedOutcome",
     "explain": "cel.api",
     "load_dataset": "cel.datasets",
     "run": "cel.benchmark",

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from cel.door.explainer import Explainer
 from cel.door.restrictions import Restrictions
-from cel.door.wanted import Wanted
+from cel.door.wanted import WantedOutcome
 
-__all__ = ["Explainer", "Restrictions", "Wanted"]
+__all__ = ["Explainer", "Restrictions", "WantedOutcome"]

@@ -21,7 +21,7 @@ from cel.preprocessing import GivenRows
 from cel.preprocessing.imputer import FLAG
 from cel.protocols import Proof, Task
 from cel.search import Budget, bisect_to_boundary
-from cel.search.beam import BeamFound, Moves, few_changes
+from cel.search.beam import BeamFound, SingleMoves, few_changes
 from cel.space import FeatureSpace
 
 __all__ = ["Efforts", "Portfolio", "single_moves"]
@@ -308,7 +308,7 @@ class Portfolio(Auto):
 
 def single_moves(
     space: FeatureSpace, train: Tensor, dummies: tuple[tuple[str, ...], ...] = ()
-) -> Moves:
+) -> SingleMoves:
     """Return what a row can change: every column to some usual values, or to each category.
 
     A number behind a gap is set together with the flag of the gap; dummies of a group together.
@@ -346,9 +346,11 @@ def single_moves(
             add(at, one, int(units[space.names.index(group[0])]))
     if not values:
         empty = torch.zeros(0, space.width)
-        return Moves(empty, empty.bool(), torch.zeros(0, dtype=torch.long))
-    move = Moves(torch.stack(values), torch.stack(columns), torch.tensor(unit))
-    return Moves(move.value.to(train), move.columns.to(train.device), move.unit.to(train.device))
+        return SingleMoves(empty, empty.bool(), torch.zeros(0, dtype=torch.long))
+    move = SingleMoves(torch.stack(values), torch.stack(columns), torch.tensor(unit))
+    return SingleMoves(
+        move.value.to(train), move.columns.to(train.device), move.unit.to(train.device)
+    )
 
 
 def _usual(column: Tensor, lower: float, upper: float) -> list[float]:

@@ -19,11 +19,11 @@ from cel.cf_methods.goals import near as goal_near
 from cel.errors import ConfigError, DataError
 from cel.space import Target as Outcome
 
-__all__ = ["Aim", "Wanted", "read_aims", "regression_wish"]
+__all__ = ["Aim", "WantedOutcome", "read_aims", "regression_wish"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedOutcome:
     """What a row should become; exported as `cel.Target`.
 
     A class: `Target("approved")`. One of several: `Target.one_of("approved", "review")`. Sure
@@ -36,7 +36,7 @@ class Wanted:
         at_least_p: smallest probability of the class, or None for the predicted class.
         goal: what a predicted number should become, or None.
 
-    >>> Wanted.probability("approved", 0.8)
+    >>> WantedOutcome.probability("approved", 0.8)
     Target.probability('approved', 0.8)
     """
 
@@ -54,12 +54,12 @@ class Wanted:
         object.__setattr__(self, "goal", goal)
 
     @classmethod
-    def one_of(cls, *labels: Any) -> Wanted:
+    def one_of(cls, *labels: Any) -> WantedOutcome:
         """Return the target of any of some classes."""
         return cls(*labels)
 
     @classmethod
-    def probability(cls, label: Any, at_least: float) -> Wanted:
+    def probability(cls, label: Any, at_least: float) -> WantedOutcome:
         """Return the target of a class with a probability of so much or more."""
         number = isinstance(at_least, int | float | np.number) and not isinstance(at_least, bool)
         if not number or not 0 < at_least < 1:
@@ -70,27 +70,27 @@ class Wanted:
         return cls(label, at_least_p=float(at_least))
 
     @classmethod
-    def at_least(cls, value: float) -> Wanted:
+    def at_least(cls, value: float) -> WantedOutcome:
         """Return the target of a prediction of this value or more."""
         return cls(goal=goal_at_least(value))
 
     @classmethod
-    def at_most(cls, value: float) -> Wanted:
+    def at_most(cls, value: float) -> WantedOutcome:
         """Return the target of a prediction of this value or less."""
         return cls(goal=goal_at_most(value))
 
     @classmethod
-    def between(cls, lower: float, upper: float) -> Wanted:
+    def between(cls, lower: float, upper: float) -> WantedOutcome:
         """Return the target of a prediction in an interval."""
         return cls(goal=goal_between(lower, upper))
 
     @classmethod
-    def near(cls, value: float, within: float | None = None) -> Wanted:
+    def near(cls, value: float, within: float | None = None) -> WantedOutcome:
         """Return the target of a value, reached within an amount; by default 5 % of the range."""
         return cls(goal=goal_near(value, within))
 
     @classmethod
-    def change(cls, by: float | None = None, *, percent: float | None = None) -> Wanted:
+    def change(cls, by: float | None = None, *, percent: float | None = None) -> WantedOutcome:
         """Return the target of a prediction that rises (+) or falls (-) by at least so much."""
         return cls(goal=goal_change(by, percent=percent))
 
@@ -153,7 +153,7 @@ def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim]
     """Return the aim of each row, one for all in a list of one; None for plain labels.
 
     Args:
-        target: a label, a `Wanted`, a set of labels, {label: probability}, or a list of these.
+        target: a label, a `WantedOutcome`, a set of labels, {label: probability}, or a list of these.
         n: number of rows.
         outcome: the classes of the model.
         hard: whether the model gives labels only.
@@ -162,7 +162,7 @@ def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim]
         target = list(target)
     each = isinstance(target, list)
     wishes = target if each else [target]
-    if not any(isinstance(w, Wanted | set | frozenset | Mapping | tuple) for w in wishes):
+    if not any(isinstance(w, WantedOutcome | set | frozenset | Mapping | tuple) for w in wishes):
         _count(target, n, outcome) if each else None
         return None
     if each and len(wishes) != n:
@@ -197,25 +197,25 @@ def _aim(wish: Any, outcome: Outcome, *, hard: bool) -> Aim:
     return Aim(places, wanted.at_least_p)
 
 
-def _wanted(wish: Any) -> Wanted:
-    if isinstance(wish, Wanted):
+def _wanted(wish: Any) -> WantedOutcome:
+    if isinstance(wish, WantedOutcome):
         return wish
     if isinstance(wish, set | frozenset):
-        return Wanted(*sorted(wish, key=str))
+        return WantedOutcome(*sorted(wish, key=str))
     if isinstance(wish, Mapping) and len(wish) == 1:
-        return Wanted.probability(*next(iter(wish.items())))
+        return WantedOutcome.probability(*next(iter(wish.items())))
     if isinstance(wish, Mapping | tuple):
         raise ConfigError(
             f"cannot read the target {wish!r}; write {{'approved': 0.8}} for a probability of at "
             "least 0.8, a set {'approved', 'review'} for any of several classes, or a list with "
             "one target per row"
         )
-    return Wanted(wish)
+    return WantedOutcome(wish)
 
 
 def regression_wish(target: Any) -> Any:
     """Return a wish about numbers as `cel.cf_methods.goals.read_goals` takes it."""
-    if isinstance(target, Wanted):
+    if isinstance(target, WantedOutcome):
         if target.goal is None:
             raise ConfigError(
                 f"{target!r} names a class; this model predicts numbers: use Target.at_least(200)"

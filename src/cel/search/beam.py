@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cel.search.budget import Budget
 
-__all__ = ["BeamFound", "Moves", "few_changes"]
+__all__ = ["BeamFound", "SingleMoves", "few_changes"]
 
 CELLS = 2**22  # entries of the candidates that are looked at together
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class SingleMoves:
     """Single changes that a row can make.
 
     Attributes:
@@ -57,7 +57,7 @@ class BeamFound:
 
 def few_changes(
     x: Tensor,
-    moves: Moves,
+    moves: SingleMoves,
     judge: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     cost: Callable[[Tensor, Tensor], Tensor],
     *,
@@ -123,7 +123,7 @@ class _Step:
 
     rows: Tensor  # (r,)
     used: Tensor  # (r, w, u)
-    moves: Moves
+    moves: SingleMoves
     points: Tensor  # (r, w m, d)
     margin: Tensor  # (r, w m), -inf for moves that a state does not have
     price: Tensor  # (r, w m)
@@ -134,7 +134,7 @@ class _Step:
         rows: Tensor,
         states: Tensor,
         used: Tensor,
-        moves: Moves,
+        moves: SingleMoves,
         judge: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
         cost: Callable[[Tensor, Tensor], Tensor],
     ) -> _Step:
