@@ -153,7 +153,7 @@ def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim]
     """Return the aim of each row, one for all in a list of one; None for plain labels.
 
     Args:
-        target: a label, a `WantedOutcome`, a set of labels, {label: probability}, or a list of these.
+        target: a label, a `WantedOutcome`, a set of labels, {label: probability}, or a list.
         n: number of rows.
         outcome: the classes of the model.
         hard: whether the model gives labels only.
