@@ -23,7 +23,9 @@ from cel.benchmark.runner import open_run
 from cel.cf_methods.variants import method_names
 from cel.metrics.bootstrap import bootstrap_interval
 
-ROBUST = ("roar", "probe", "rbr", "robust_nearest")
+ROBUST = (
+    "roar", "roar_wide", "probe", "probe_strict", "rbr", "robust_nearest", "robust_nearest_stable",
+)  # fmt: skip
 AGAIN = [
     "retraining_seeds", "retraining_bootstrap", "retraining_folds", "retraining_perturbed",
     "retraining_shift",
