@@ -30,7 +30,7 @@ WHAT = {
     "growing_spheres": "GrowingSpheres", "face": "FACE", "actionable": "Actionable",
     "exact_relu": "ExactReLU", "moc": "MOC", "geco": "GeCo",
     "cells": "CellSearch", "exact_tree": "ExactTree",
-    "live_regions": "LiveRegions", "feature_tweak": "FeatureTweak", "rbr": "RBR",
+    "live_regions": "LiveRegions", "feature_tweak": "FeatureTweak", "focus": "FOCUS", "rbr": "RBR",
     "robust_nearest": "RobustNearest",
     "group_ppcef": "GroupPPCEF", "dicoflex": "DiCoFlex",
     "several_classes": "several classes: Wachter, CEM, CEGP",

@@ -71,9 +71,9 @@ EXPECTED = {
     "regression": {"wachter", "cearm", "globe_ce", "tcrex", "exact_relu"},
     "multi_output": {"wachter", "cearm"},
     "trees_mixed": {"cells", "exact_tree", "live_regions", "dice", "sace", "nice", "nearest",
-                    "feature_tweak"},
+                    "feature_tweak", "focus"},
     "trees_three_classes": {"cells", "exact_tree", "live_regions", "dice", "sace", "nice",
-                            "nearest", "feature_tweak"},
+                            "nearest", "feature_tweak", "focus"},
     "trees_regression": {"cells", "exact_tree", "live_regions", "cearm"},
 }  # fmt: skip
 for _name in ("binary_numeric", "mixed", "three_classes", "related", "table"):

@@ -71,6 +71,7 @@ _TITLES = {
     "nice": "NICE",
     "exact_relu": "Exact ReLU",
     "feature_tweak": "FeatureTweak",
+    "focus": "FOCUS",
     "probe": "PROBE",
     "rbr": "RBR",
     "robust_nearest": "Robust neighbour",

@@ -18,6 +18,7 @@ from cel.cf_methods.local_methods.exact_relu import ExactReLU
 from cel.cf_methods.local_methods.exact_tree import ExactTree
 from cel.cf_methods.local_methods.face import FACE
 from cel.cf_methods.local_methods.feature_tweak import FeatureTweak
+from cel.cf_methods.local_methods.focus import FOCUS
 from cel.cf_methods.local_methods.geco import GeCo
 from cel.cf_methods.local_methods.growing_spheres import GrowingSpheres
 from cel.cf_methods.local_methods.live_regions import LiveRegions
@@ -41,6 +42,7 @@ __all__ = [
     "CEM",
     "CLUE",
     "FACE",
+    "FOCUS",
     "MOC",
     "NICE",
     "PPCEF",
