@@ -12,7 +12,7 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
-from cel.models.trees.soft_trees import SoftTrees, soft_trees
+from cel.models.trees.soft_trees import SoftTrees
 from cel.parameters import check_positive
 from cel.protocols import Need, Support
 from cel.search import Adam, gradient_search
@@ -75,9 +75,7 @@ class FOCUS(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "beta", zero=True)
 
     def _fit(self, train: TrainRows) -> None:
-        view = ModelView(self.model).trees()
-        assert view is not None
-        self.soft_ = soft_trees(self.model, view)
+        self.soft_ = self.model.soft_trees_()
 
     def _explain(self, query: Query) -> Answer:
         view = query.model.trees()

@@ -229,6 +229,12 @@ class WrappedModel(Encoded):
             self._trees.append(tree_view(self))
         return self._trees[0]
 
+    def soft_trees_(self) -> Any:
+        """Return a differentiable copy of the trees, `cel.models.trees.soft_trees.SoftTrees`."""
+        from cel.models.trees.soft_trees import soft_trees
+
+        return soft_trees(self, self.trees_())
+
     def _ordered(self, scores: np.ndarray) -> np.ndarray:
         """Return columns in the order of `classes_`; classes the model never saw get zero."""
         out = np.zeros((len(scores), len(self.classes_)))
