@@ -20,7 +20,7 @@ PUBLISHED = {
     "wachter": {"solver": "gradient", "loss": "squared_prob"},
     "artelt": {},
     "dice": {"select": "first"},
-    "cchvae": {},
+    "cchvae": {"screened": False},
     "ppcef": {"solver": "gradient"},
     "dicoflex": {"flow": "maf", "hidden": 16, "norms": (2.0,), "patience": 50, "epochs": 60},
     "revise": {"rounds": 1, "steps": 1000},

@@ -95,7 +95,9 @@ _ALL = [
         "cchvae",
         "growing shells in the latent space of a conditional autoencoder",
         "one Gaussian code instead of a hierarchy of heads",
+        screened=False,
     ),
+    _ours("cchvae_screened", "cchvae", "a linear fit says which samples are worth scoring"),
     _published(
         "revise",
         "Adam on codes of an autoencoder, one weight of the distance",

@@ -31,8 +31,8 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     decoder is conditioned on them and they are never perturbed. A search ends at the radius
     `|z| + 3 sqrt(q)`, beyond which the prior has practically no mass.
 
-    Of the samples of a shell, only those are scored that a linear fit of the margins seen so far
-    does not rule out; `samples=32` or less are all scored.
+    `screened` scores of the samples of a shell only those that a linear fit of the margins seen so
+    far does not rule out; published is to score them all.
 
     Changed from the original: one Gaussian latent variable with heads for numbers and labels
     instead of the mixture prior, `samples=300` per shell instead of 1000.
@@ -40,6 +40,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     Args:
         model: any classifier; only its predictions are used.
         samples: latent points per shell.
+        screened: whether a linear fit says which samples are worth scoring.
         step: thickness of a shell.
         p: norm of the latent radius.
         max_shells: largest number of shells.
@@ -69,6 +70,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         model: Any,
         *,
         samples: int = 300,
+        screened: bool = True,
         step: float = 0.5,
         p: float = 2.0,
         max_shells: int = 500,
@@ -83,6 +85,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     ) -> None:
         super().__init__(model, **options)
         self.samples, self.step, self.p, self.max_shells = samples, step, p, max_shells
+        self.screened = screened
         self.latent, self.hidden, self.steps, self.lr = latent, hidden, steps, lr
         self.batch_size_vae, self.kl_weight, self.autoencoder = (
             batch_size_vae,
@@ -115,7 +118,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
 
         found = grow_shells(
             z,
-            _Shells(query, codes, self.unit_, MarginFit(len(z), z.shape[1], z)).judge,
+            _Shells(query, codes, self.unit_, self._fit_of(z)).judge,
             like=query.x,
             rng=query.rng,
             step=self.step,
@@ -127,6 +130,9 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         )
         return Answer(x=found.x, infeasible=stuck)
 
+    def _fit_of(self, z: Tensor) -> MarginFit | None:
+        return MarginFit(len(z), z.shape[1], z) if self.screened else None
+
 
 class _Shells:
     """Samples of a shell, of which the model is asked about the promising ones.
@@ -136,7 +142,7 @@ class _Shells:
     one is valid, the nearest ones are asked of which the guess does not rule out that they are.
     """
 
-    def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit) -> None:
+    def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit | None) -> None:
         self.query, self.codes, self.unit, self.fit = query, codes, unit, fit
 
     def judge(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,6 +150,9 @@ class _Shells:
         a, s = points.shape[:2]
         shell = _Shell(self, points, rows)
         every = torch.arange(a, device=rows.device)
+        if self.fit is None:
+            shell.ask(every, torch.arange(s).to(rows).expand(a, -1))
+            return shell.seen, shell.cost
         known = bool((self.fit.gram[rows, 0, 0] > 0).all())
         first = min(s, _FEW if known else _FIRST)
         shell.ask(every, torch.arange(first).to(rows).expand(a, -1))
@@ -152,13 +161,13 @@ class _Shells:
             shell.ask(every, guess.topk(min(s - first, _BEST), dim=1).indices)
         hit = shell.cost.isfinite().any(1).nonzero()[:, 0]
         if len(hit) and first + _BEST < s:
-            self._ask_nearer(shell, hit)
+            self._ask_nearer(shell, hit, self.fit)
         return shell.seen, shell.cost
 
-    def _ask_nearer(self, shell: _Shell, hit: Tensor) -> None:
+    def _ask_nearer(self, shell: _Shell, hit: Tensor, fit: MarginFit) -> None:
         """Ask about the nearest samples that a guess, erring as it did so far, admits."""
         points, rows, known = shell.points[hit], shell.rows[hit], shell.margin[hit]
-        guess = self.fit.guess(points, rows)
+        guess = fit.guess(points, rows)
         error = (guess - known).square().nanmean(1, keepdim=True).sqrt()
         rough = self.cost(self.decode(points, rows), rows)
         rough = rough.masked_fill(~known.isnan() | (guess < -error), torch.inf)
@@ -195,4 +204,5 @@ class _Shell:
         cost = self.shells.cost(self.seen[here], rows)
         self.cost[here] = cost.masked_fill(margin < MARGIN, torch.inf)
         self.margin[here] = margin
-        self.shells.fit.learn(points, margin, rows)
+        if self.shells.fit is not None:
+            self.shells.fit.learn(points, margin, rows)
