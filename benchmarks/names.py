@@ -1,12 +1,16 @@
-"""Print the table of names for docs/methods.md: what each stands for, and what it does.
+"""Print or write the table of names of docs/methods.md: what each stands for, and what it does.
 
     python benchmarks/names.py
+    python benchmarks/names.py --write
 
 Settings come from `cel.cf_methods.variants`, numbers from the shipped scores of `standard`:
 means over models and folds, then over its classification datasets.
 """
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 from cel.benchmark.shipped import shipped_table
 from cel.cf_methods.variants import VARIANTS
@@ -46,5 +50,17 @@ def lines():
     return out
 
 
+def write():
+    """Put the table in the place of the one that starts with the same head."""
+    page = Path(__file__).parents[1] / "docs" / "methods.md"
+    told, table = page.read_text(encoding="utf-8").split("\n"), lines()
+    start = next(i for i, line in enumerate(told) if line.startswith("| name |"))
+    end = next(i for i in range(start, len(told)) if not told[i].startswith("|"))
+    page.write_text("\n".join([*told[:start], *table, *told[end:]]), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    if "--write" in sys.argv:
+        write()
+    else:
+        print("\n".join(lines()))
