@@ -29,6 +29,7 @@ WHAT = {
     "tcrex": "TCREx", "nice": "NICE", "nearest": "NearestInstance",
     "growing_spheres": "GrowingSpheres", "face": "FACE", "actionable": "Actionable",
     "exact_relu": "ExactReLU", "moc": "MOC", "geco": "GeCo",
+    "causal": "CausalRecourse",
     "cells": "CellSearch", "exact_tree": "ExactTree",
     "live_regions": "LiveRegions", "feature_tweak": "FeatureTweak", "focus": "FOCUS", "rbr": "RBR",
     "robust_nearest": "RobustNearest",

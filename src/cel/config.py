@@ -6,10 +6,18 @@ import os
 import tempfile
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from cel.errors import ConfigError, StoreError
 from cel.paths import read_bytes
@@ -33,6 +41,15 @@ class StrictModel(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    _later: ClassVar[tuple[str, ...]] = ()  # fields that older files lack; unset ones have no key
+
+    @model_serializer(mode="wrap")
+    def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        out: dict[str, Any] = handler(self)
+        for name in self._later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                out.pop(name, None)
+        return out
 
     @model_validator(mode="before")
     @classmethod

@@ -81,6 +81,8 @@ for _name in ("binary_numeric", "mixed", "three_classes", "related", "table"):
 EXPECTED["black_box"] |= {"dicoflex"}
 for _name in ("binary_numeric", "mixed", "three_classes", "black_box", "related", "table"):
     EXPECTED[_name] |= {"moc", "geco"}
+for _name in ("binary_numeric", "mixed", "three_classes", "related", "table"):
+    EXPECTED[_name] |= {"causal"}
 for _name in ("regression", "multi_output"):
     EXPECTED[_name] |= {"moc"}
 

@@ -58,10 +58,19 @@ def test_list_without_files(cel):
     code, out, _ = cel("data", "list", "--json")
     rows = {r["name"]: r for r in json.loads(out)}
     assert code == 0
-    assert len(rows) == 19
+    assert len(rows) == 20
     assert all(set(r) >= KEYS for r in rows.values())
     found = {name for name, r in rows.items() if r["found"]}
-    assert found == {"moons", "blobs", "synthetic", "digits", "wine", "diabetes", "mixed"}
+    assert found == {
+        "moons",
+        "blobs",
+        "synthetic",
+        "digits",
+        "wine",
+        "diabetes",
+        "mixed",
+        "causal_people",
+    }
     assert rows["adult"]["rows"] == 32561
     assert rows["scm20d"]["classes"] is None
     assert rows["wine"]["label_shares"]["1"] == pytest.approx(0.399, abs=1e-3)

@@ -29,7 +29,7 @@ from cel.errors import CelError, ConfigError, DataError
 from cel.preprocessing import PreprocessingPipeline, StandardScaler
 from cel.protocols import Task
 
-EMBEDDED = ("blobs", "diabetes", "digits", "mixed", "moons", "synthetic", "wine")
+EMBEDDED = ("blobs", "causal_people", "diabetes", "digits", "mixed", "moons", "synthetic", "wine")
 FILES = tuple(n for n in DATASETS if n not in EMBEDDED)
 
 CARD = """\

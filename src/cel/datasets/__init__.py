@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cel.datasets.base import DatasetBase
 from cel.datasets.cards import load_card
 from cel.datasets.catalogue import DATASETS, load_dataset
+from cel.datasets.causal_people import CausalPeople
 from cel.datasets.file_dataset import FileDataset
 from cel.datasets.mixed import MixedDistribution
 from cel.datasets.specs import DatasetCard
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATASETS",
+    "CausalPeople",
     "DatasetBase",
     "DatasetCard",
     "FileDataset",

@@ -97,6 +97,8 @@ def _feature(spec: FeatureSpec, column: int) -> Feature:
         allowed=spec.allowed,
         weight=spec.weight,
         protected=spec.protected,
+        actionable=spec.actionable,
+        parents=spec.parents,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from cel.config import Label, StrictModel, unkeyed
 from cel.paths import relative_path
@@ -103,6 +103,9 @@ class FeatureSpec(StrictModel):
     weight: float = 1.0
     protected: bool = False
     note: str | None = None
+    actionable: bool | None = None
+    parents: tuple[str, ...] = ()
+    _later: ClassVar[tuple[str, ...]] = ("actionable", "parents")
 
     @property
     def is_label(self) -> bool:

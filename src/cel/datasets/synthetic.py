@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cel.datasets.causal_people import CausalPeople
 from cel.datasets.mixed import MixedDistribution
 from cel.errors import ConfigError
 from cel.registry import Registry, did_you_mean
@@ -89,10 +90,15 @@ def mixed(n: int = 2000, seed: int = 42) -> pd.DataFrame:
     return MixedDistribution().sample(n, seed)
 
 
+def causal_people(n: int = 2000, seed: int = 42) -> pd.DataFrame:
+    """Rows of `CausalPeople`, whose causes are known."""
+    return CausalPeople().sample(n, seed)
+
+
 def _frame(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:
     frame = pd.DataFrame(x, columns=[f"x{j}" for j in range(x.shape[1])])
     return frame.assign(y=y)
 
 
-for _generator in (moons, blobs, synthetic, digits, wine, diabetes, mixed):
+for _generator in (moons, blobs, synthetic, digits, wine, diabetes, mixed, causal_people):
     GENERATORS.add(_generator.__name__, _generator)

@@ -35,6 +35,10 @@ class Feature:
         protected: whether the feature is a protected attribute (for fairness reports).
         hard: whether answers must lie inside the bounds even if their row does not; otherwise the
             bounds are widened so that the row itself is inside.
+        actionable: whether somebody can change the feature itself; None for every mutable one. One
+            that is mutable but not actionable changes as a consequence of others only, which
+            `cel.space.causal` knows of; to all else it is fixed.
+        parents: names of the features that it follows from, for causal methods.
 
     >>> Feature(name="age", kind="integer", lower=18, upper=90, step=1).is_discrete
     True
@@ -54,6 +58,8 @@ class Feature:
     weight: float = 1.0
     protected: bool = False
     hard: bool = False
+    actionable: bool | None = None
+    parents: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -68,6 +74,11 @@ class Feature:
     def is_discrete(self) -> bool:
         """Whether only certain values can be decoded."""
         return self.kind != "continuous"
+
+    @property
+    def can_act(self) -> bool:
+        """Whether the feature may be changed by itself, and not as a consequence only."""
+        return self.mutable and self.actionable is not False
 
     @property
     def one_hot(self) -> bool:
@@ -91,6 +102,10 @@ class Feature:
             found.append(
                 f"unknown kind {self.kind!r}; use continuous, integer, ordinal or categorical"
             )
+        if self.actionable and not self.mutable:
+            found.append("it is actionable but not mutable; what can be acted on can change")
+        if self.name in self.parents:
+            found.append("it is its own parent")
         if self.direction not in ("any", "up", "down"):
             found.append(f"unknown direction {self.direction!r}; use any, up or down")
         if not (math.isfinite(self.weight) and self.weight > 0):

@@ -61,7 +61,7 @@ class Layout:
             upper=torch.where(numeric, upper, torch.ones_like(upper)),
             up=torch.tensor([f.direction == "up" for f in space], **flag)[owner],
             down=torch.tensor([f.direction == "down" for f in space], **flag)[owner],
-            mutable=torch.tensor([f.mutable for f in space], **flag)[owner],
+            mutable=torch.tensor([f.can_act for f in space], **flag)[owner],
             step=torch.tensor(steps, **real)[owner],
             anchor=torch.as_tensor(space.vector("anchor"), **real),
             reachable=reachable,

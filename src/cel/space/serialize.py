@@ -15,7 +15,7 @@ from cel.space.feature_space import FeatureSpace
 
 __all__ = ["plain_label", "space_from_dict", "space_to_dict"]
 
-_TUPLES = ("columns", "categories", "allowed")
+_TUPLES = ("columns", "categories", "allowed", "parents")
 
 
 def plain_label(value: Any) -> str | int | float | bool | None:

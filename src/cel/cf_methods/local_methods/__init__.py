@@ -6,6 +6,7 @@ from cel.cf_methods.local_methods.actionable import Actionable
 from cel.cf_methods.local_methods.artelt import Artelt
 from cel.cf_methods.local_methods.auto import Auto
 from cel.cf_methods.local_methods.cadex import CADEX
+from cel.cf_methods.local_methods.causal import CausalRecourse
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.cf_methods.local_methods.cearm import CEARM
 from cel.cf_methods.local_methods.cegp import CEGP
@@ -54,6 +55,7 @@ __all__ = [
     "Actionable",
     "Artelt",
     "Auto",
+    "CausalRecourse",
     "CellSearch",
     "DiCE",
     "DiCoFlex",

@@ -1,0 +1,329 @@
+"""The cheapest actions over sets of features: programs where all is linear, tangents elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.query import MARGIN, Query
+from cel.cf_methods.tangent.margins import AIM, class_margins
+from cel.solvers import Demands, linearised_search, nearest_all, proved_empty
+from cel.solvers.least_change import row_jacobian
+from cel.space.causal import StructuralModel
+from cel.space.region import Region
+
+__all__ = ["ActionProblem", "Actions", "linear_actions", "sets_of_actions", "tangent_actions"]
+
+_FEW = 3  # features cut at a time where all combinations are too many
+_PART = 2**14  # rows times sets that are solved together
+_LONGER = (1.0, 1.0005, 1.005, 1.02, 1.1, 1.5)  # of an action that rounding made too short
+_SLACK = 1e-7  # of a bound: what rounding may have cost
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Actions:
+    """The cheapest actions of n rows.
+
+    Attributes:
+        x: (n, d) resulting rows, NaN where there is none.
+        action: (n, d) what was added to the features acted on.
+        ok: (n,) whether there is one.
+        cost: (n,) infinite where there is none.
+        bound: (n,) what no action of the sets undercuts; NaN where unknown.
+        empty: (n,) bool, whether it is proved that no action of the sets suffices.
+    """
+
+    x: Tensor
+    action: Tensor
+    ok: Tensor
+    cost: Tensor
+    bound: Tensor
+    empty: Tensor
+
+    @classmethod
+    def nothing(cls, x: Tensor) -> Actions:
+        """Return no action for the rows of `x` (n, d)."""
+        none = torch.zeros_like(x[:, 0], dtype=torch.bool)
+        far = torch.full_like(x[:, 0], torch.inf)
+        return cls(
+            x=torch.full_like(x, torch.nan),
+            action=torch.zeros_like(x),
+            ok=none,
+            cost=far,
+            bound=torch.full_like(far, torch.nan),
+            empty=none.clone(),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ActionProblem:
+    """Rows, what they may do, and what follows from it.
+
+    Attributes:
+        query: its region is where resulting rows may lie.
+        region: what the rows themselves may do.
+        scm: what follows.
+        scale: (d,) what one unit of cost buys.
+    """
+
+    query: Query
+    region: Region
+    scm: StructuralModel
+    scale: Tensor
+
+    @cached_property
+    def can_act(self) -> Tensor:
+        """(n, p) bool, numbers that each row may change."""
+        lay = self.region.layout
+        free = lay.numeric & ~self.region.fixed
+        out = torch.zeros(len(self.query), len(self.region.space), device=free.device)
+        return out.index_add_(1, lay.owner, free.to(out.dtype)) > 0
+
+    @cached_property
+    def follows(self) -> Tensor:
+        """(d,) bool, columns that follow from others."""
+        out = torch.zeros(self.region.space.width, dtype=torch.bool, device=self.query.x.device)
+        for name in self.scm.mechanisms:
+            out[list(self.region.space[name].columns)] = True
+        return out
+
+    def box(self, rows: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the smallest and largest actions (a, d) of sets (a, p)."""
+        may = (acted & self.can_act[rows])[:, self.region.layout.owner]
+        x = self.query.x[rows]
+        low = torch.where(may, self.region.lower[rows] - x, torch.zeros_like(x))
+        high = torch.where(may, self.region.upper[rows] - x, torch.zeros_like(x))
+        return low, high
+
+    def rules(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return relations (r, d) and what they may reach (a, r); a broken one stays as it is."""
+        lay, x = self.region.layout, self.query.x[rows]
+        return lay.relations, torch.maximum(lay.bounds.expand(len(rows), -1), x @ lay.relations.T)
+
+    def cost(self, action: Tensor) -> Tensor:
+        """Return the cost (a,) of actions (a, d)."""
+        return (action.abs() / self.scale).sum(1)
+
+    def settle(self, action: Tensor, acted: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Put actions (a, d) on their grids and let all follow; return them, rows and verdicts."""
+        x, lay = self.query.x[rows], self.region.layout
+        on = acted[:, lay.owner] & self.can_act[rows][:, lay.owner]
+        asked = torch.where(on, x + action, x)
+        done: Tensor = self.region.select(rows).snap(asked)
+        action = torch.where(on, done - x, torch.zeros_like(x))
+        result = self.scm.follow(x, action, acted)
+        result = torch.where(on, done, result)  # x + (done - x) may differ by rounding
+        seen, ok = self.query.accept(result, rows)
+        room = torch.where(on, torch.zeros_like(lay.step), lay.step / 2) + lay.tolerance
+        ok = ok & ((seen - result).abs() <= room).all(1) & (seen != x).any(1)
+        return action, seen, ok
+
+
+def sets_of_actions(problem: ActionProblem, max_cut: int) -> tuple[Tensor, bool]:
+    """Return sets of features (s, p) to act on, and whether no other set can be better.
+
+    Acting on a root cuts nothing, so that all roots are in every set; what differs is which of the
+    features that follow from others are acted on.
+    """
+    space = problem.region.space
+    able = problem.can_act.any(0)
+    inner = [i for i, n in enumerate(space.names) if n in problem.scm.mechanisms and able[i]]
+    whole = len(inner) <= max_cut
+    sizes = range(len(inner) + 1) if whole else [*range(_FEW + 1), len(inner)]
+    sets = []
+    for size in sizes:
+        for chosen in combinations(inner, size):
+            acted = able.clone()
+            acted[[i for i in inner if i not in chosen]] = False
+            sets.append(acted)
+    return torch.stack(sets), whole
+
+
+@torch.no_grad()
+def linear_actions(problem: ActionProblem, sets: Tensor) -> Actions:
+    """Solve the program of each row and set exactly, and take the cheapest that stands.
+
+    Grids are not part of the programs: actions are rounded, and lengthened where that fails.
+    """
+    out = Actions.nothing(problem.query.x)
+    for rows in torch.split(problem.query.rows(), max(1, _PART // len(sets))):
+        if not len(rows) or problem.query.budget.expired:
+            break
+        _linear_part(problem, sets, rows, out)
+    return out
+
+
+def _linear_part(problem: ActionProblem, sets: Tensor, rows: Tensor, out: Actions) -> None:
+    n, s = len(rows), len(sets)
+    source, which = rows.repeat_interleave(s), torch.arange(s, device=rows.device).repeat(n)
+    w, gap = _demands(problem, sets, source, which)
+    low, high = (t.double() for t in problem.box(source, sets[which]))
+    price = (1 / problem.scale).double()
+    best = nearest_all(w, gap, low, high, l1=price, square=0.0)
+    floor = (best.delta.abs() * price).sum(1).masked_fill(~best.feasible, torch.inf)
+    lax = gap.clone()
+    lax[:, : _classes(problem)] -= AIM  # the boundary itself
+    corner = torch.maximum(w * low[:, None, :], w * high[:, None, :]).sum(2)
+    empty = (corner < lax - 1e-9 * (1 + lax.abs())).any(1)
+    empty |= proved_empty(w, lax, low, high, best.price)
+    extra = best.price[:, : _classes(problem)].sum(1) * (AIM - MARGIN)
+    cheap = ((best.delta.abs() * price).sum(1) - extra).masked_fill(empty, torch.inf)
+    cheap = torch.where(best.feasible | empty, cheap, torch.nan)  # nothing is known
+    least = cheap.reshape(n, s).amin(1)
+    out.empty[rows] = empty.reshape(n, s).all(1)
+    bound = (least * (1 - _SLACK)).to(out.bound)
+    out.bound[rows] = torch.where(least.isfinite(), bound, torch.full_like(bound, torch.nan))
+    _take_cheapest(problem, sets, rows, best.delta.reshape(n, s, -1), floor.reshape(n, s), out)
+
+
+def _take_cheapest(
+    problem: ActionProblem,
+    sets: Tensor,
+    rows: Tensor,
+    actions: Tensor,
+    floor: Tensor,
+    out: Actions,
+) -> None:
+    """Settle the actions (n, s, d) of each row in the order of their floors (n, s)."""
+    order = floor.argsort(dim=1, stable=True)
+    here = torch.arange(len(rows), device=rows.device)
+    for place in range(floor.shape[1]):
+        number = order[here, place]
+        lowest = floor[here, number].to(out.cost)
+        here = here[lowest.isfinite() & (lowest < out.cost[rows[here]])]
+        if not len(here) or problem.query.budget.expired:
+            return
+        number = order[here, place]
+        _offer(problem, actions[here, number].to(out.x), sets[number], rows[here], out)
+
+
+def _offer(
+    problem: ActionProblem, action: Tensor, acted: Tensor, rows: Tensor, out: Actions
+) -> None:
+    """Keep actions (a, d) that stand and are cheaper; what rounding shortened is lengthened."""
+    left = torch.arange(len(rows), device=rows.device)
+    low, high = problem.box(rows, acted)
+    for factor in _LONGER:
+        longer = torch.minimum(torch.maximum(factor * action[left], low[left]), high[left])
+        done, seen, ok = problem.settle(longer, acted[left], rows[left])
+        cost = problem.cost(done)
+        good = ok & (cost < out.cost[rows[left]])
+        at = rows[left[good]]
+        out.x[at], out.action[at], out.cost[at] = seen[good], done[good], cost[good]
+        out.ok[at] = True
+        left = left[~ok]
+        if not len(left):
+            return
+
+
+def _classes(problem: ActionProblem) -> int:
+    return problem.query.model.n_outputs - 1
+
+
+def _demands(
+    problem: ActionProblem, sets: Tensor, rows: Tensor, which: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return normals (a, c, d) and gaps (a, c): margins, bounds of what follows, relations.
+
+    Columns that follow from nothing, or cannot leave their bounds, ask for nothing.
+    """
+    query = problem.query
+    linear = query.model.linear()
+    assert linear is not None
+    weights, bias = (t.double().to(query.x.device) for t in linear)
+    effects = problem.scm.effects(sets)[which]  # (a, d, d)
+    target, x = query.target[rows], query.x[rows].double()
+    others = torch.arange(len(weights) - 1, device=x.device)
+    other = others + (others >= target[:, None])
+    normal = weights[target][:, None, :] - weights[other]
+    margin = (normal * x[:, None, :]).sum(2) + bias[target][:, None] - bias[other]
+    w, gap = [normal @ effects], [AIM - margin]
+    columns = problem.follows.nonzero()[:, 0]
+    if len(columns):
+        below = effects[:, columns]
+        below = below.masked_fill(sets[which][:, problem.region.layout.owner[columns], None], 0.0)
+        region = query.region
+        w += [below, -below]
+        gap += [
+            (region.lower[rows] - query.x[rows])[:, columns].double(),
+            (query.x[rows] - region.upper[rows])[:, columns].double(),
+        ]
+    rules, most = problem.rules(rows)
+    if len(rules):
+        w.append(-(rules.double() @ effects))
+        gap.append((query.x[rows] @ rules.T - most).double())
+    gaps = torch.cat(gap, 1).clamp(min=-1e6)
+    return torch.cat(w, 1), gaps
+
+
+def tangent_actions(
+    problem: ActionProblem, sets: Tensor, steps: int, out: Actions | None = None
+) -> Actions:
+    """Follow tangents of model and equations for each row and set; take the cheapest.
+
+    With actions that were found before, only rows that have none and may have one are searched.
+    """
+    out = Actions.nothing(problem.query.x) if out is None else out
+    todo = (~out.ok & ~out.empty).nonzero()[:, 0]
+    for rows in torch.split(todo, max(1, _PART // (4 * len(sets)))):
+        if not len(rows) or problem.query.budget.expired:
+            break
+        _tangent_part(problem, sets, rows, steps, out)
+    return out
+
+
+def _tangent_part(
+    problem: ActionProblem, sets: Tensor, rows: Tensor, steps: int, out: Actions
+) -> None:
+    query, s = problem.query, len(sets)
+    source = rows.repeat_interleave(s)
+    acted = sets.repeat(len(rows), 1)
+    low, high = problem.box(source, acted)
+    columns = problem.follows.nonzero()[:, 0]
+    margins = class_margins(query)
+    region = query.region
+
+    def surplus(action: Tensor, at: Tensor) -> Tensor:
+        where = source[at]
+        x = problem.scm.follow(query.x[where], action, acted[at])
+        parts = [margins(x, where) - AIM]
+        if len(columns):
+            low_, high_ = (
+                t[where][:, columns].clamp(-1e6, 1e6) for t in (region.lower, region.upper)
+            )
+            parts += [x[:, columns] - low_, high_ - x[:, columns]]
+        rules, most = problem.rules(where)
+        if len(rules):
+            parts.append(most - x @ rules.T)
+        return torch.cat(parts, 1)
+
+    def linearise(action: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        return row_jacobian(surplus, action, at)
+
+    def accept(action: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        done, _, ok = problem.settle(action, acted[at], source[at])
+        return done, ok
+
+    demands = Demands(
+        linearise=linearise,
+        solve=lambda w, gap, lo, hi, at: nearest_all(
+            w, gap, lo, hi, l1=1 / problem.scale, square=0.0
+        ),
+        accept=accept,
+        cost=lambda action, at: problem.cost(action),
+        center=torch.zeros_like(low),
+        lower=low,
+        upper=high,
+        width=problem.scale,
+        grid=problem.region.layout.step,
+        aside=2 * len(columns) + len(region.layout.relations),
+    )
+    found = linearised_search(
+        demands, torch.zeros_like(low), steps=steps, radius=0.5, budget=query.budget
+    )
+    price = found.cost.masked_fill(~found.ok, torch.inf).reshape(len(rows), s)
+    _take_cheapest(problem, sets, rows, found.x.reshape(len(rows), s, -1), price, out)
