@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cel.errors import CelError
     from cel.metrics import METRICS, MetricsOrchestrator
     from cel.models import MODELS, wrap
+    from cel.people import audit, explain_global, explain_group
     from cel.result import ExplanationResult
     from cel.space import Feature, FeatureSpace, Implication, LinearRelation
 
@@ -42,7 +43,10 @@ _WHERE = {
     "MODELS": "cel.models",
     "MetricsOrchestrator": "cel.metrics",
     "Target": "cel.door:WantedOutcome",
+    "audit": "cel.people",
     "explain": "cel.api",
+    "explain_global": "cel.people",
+    "explain_group": "cel.people",
     "load_dataset": "cel.datasets",
     "run": "cel.benchmark",
     "wrap": "cel.models",
@@ -65,7 +69,10 @@ __all__ = [
     "MetricsOrchestrator",
     "Target",
     "__version__",
+    "audit",
     "explain",
+    "explain_global",
+    "explain_group",
     "load_dataset",
     "run",
     "wrap",

@@ -11,6 +11,7 @@ import typer
 from cel.cli import data_commands as data
 from cel.cli import listing, stores
 from cel.cli.compare import compare
+from cel.cli.explaining import explain
 from cel.cli.output import errors, level, set_level
 from cel.cli.report import report
 from cel.cli.running import run
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(listing.list_app, name="list")
 for _command in (
+    explain,
     run,
     stores.status,
     stores.clean,
