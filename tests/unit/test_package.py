@@ -89,8 +89,9 @@ def test_the_wheel_has_everything(installed, tmp_path):
     )  # fmt: skip
     assert listed.returncode == 0, listed.stderr
     rows = {r["name"]: r for r in json.loads(listed.stdout)}
-    embedded = ["moons", "blobs", "synthetic", "digits", "wine", "diabetes", "mixed"]
-    assert len(rows) == 19
+    embedded = ["moons", "blobs", "synthetic", "digits", "wine", "diabetes", "mixed",
+                "causal_people"]  # fmt: skip
+    assert len(rows) == 20
     assert {n for n, r in rows.items() if r["found"]} == set(embedded)
     code = f"import cel\nfor n in {embedded}: print(n, len(cel.load_dataset(n)))"
     loaded = _run(installed, code, tmp_path)
