@@ -1,8 +1,11 @@
 """The same examples in every run, no traces of one file in the next, and measured deviations."""
 
+import atexit
 import json
 import os
+import shutil
 import sys
+import tempfile
 import zlib
 
 import numpy as np
@@ -15,6 +18,11 @@ from cel.testing.problems import ToyModel
 
 settings.register_profile("fixed", derandomize=True)
 settings.load_profile("fixed")
+
+os.environ["CEL_STORE"] = tempfile.mkdtemp(
+    prefix="cel-store-"
+)  # models of `cel run`, not the user's
+atexit.register(shutil.rmtree, os.environ["CEL_STORE"], ignore_errors=True)
 
 SLOW_PART = 6  # one in so many tests marked slow runs unless all are asked for
 

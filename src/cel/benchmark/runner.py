@@ -18,6 +18,7 @@ from cel.benchmark.collect import state_of, write_scores
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
+from cel.benchmark.shelf import Shelf
 from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
@@ -180,6 +181,7 @@ def run(
     retry_failed: bool = False,
     device: str = "cpu",
     stack: bool | None = None,
+    shelf: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
     """Compute what is missing of a suite and write its score table.
@@ -197,6 +199,7 @@ def run(
         retry_failed: also try cells that failed or were skipped before.
         device: "cpu" or "cuda", for training.
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
+        shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
     """
     started = time.perf_counter()
@@ -205,6 +208,9 @@ def run(
     asked = make_plan(wanted)
     preflight(asked, out, jobs=jobs, engine=engine, address=address, shard=shard, device=device)
     plan = asked if shard is None else asked.shard(*shard)
+    shared = None if shelf is None else str(Path(shelf).absolute())
+    if shared is not None:
+        Shelf(shared, device)  # one that cannot be used is refused before anything is trained
     store = Store(out)  # made last: what is refused leaves no folder behind
     earlier = _earlier(store)
     whole = _remember(store, asked, earlier)
@@ -217,7 +223,7 @@ def run(
     try:
         for part in (stacks(plan, store) if together else [], tasks):
             for task in part:
-                task.folders = folders
+                task.folders, task.shelf = folders, shared
                 task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
             if part and engine == "local":
                 Supervisor(

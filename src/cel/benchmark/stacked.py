@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from cel.benchmark.plan import Plan, make_plan
+from cel.benchmark.shelf import Shelf
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import Workbench, model_folder, model_key, model_stages
 from cel.benchmark.store import Store
@@ -39,14 +40,16 @@ def train_together(
     store: Store,
     device: str,
     emit: Callable[[dict[str, Any]], None],
+    shelf: Shelf | None = None,
 ) -> None:
     """Train what some blocks of a dataset lack: all predictors, all densities, all judges."""
     from cel.models import fit_many
 
     blocks = make_plan(suite.narrowed(datasets=[dataset])).blocks
-    benches = [Workbench(suite, b, store, device) for b in blocks if b.density_key in densities]
+    wanted = [b for b in blocks if b.density_key in densities]
+    benches = [Workbench(suite, b, store, device, shelf=shelf) for b in wanted]
     for stage in model_stages(suite):
-        waiting = [b for b in benches if b.missing(stage)]
+        waiting = [b for b in benches if b.missing(stage) and not b.borrow(stage)]
         label, limits = f"{dataset}: {len(waiting)} of {stage}", suite.limits
         seconds = limits.train_s * len(waiting) + limits.grace_s
         emit({"event": "start", "kind": "stack", "label": label, "seconds": seconds})
@@ -56,4 +59,5 @@ def train_together(
         share = (time.perf_counter() - started) / max(len(waiting), 1)
         for bench, (model, _) in zip(waiting, recipes, strict=True):
             bench.keep(stage, model, share)
+            bench.lend(stage)
         emit({"event": "stacked", "label": label})

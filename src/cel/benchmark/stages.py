@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
 from cel.benchmark.printed_form import free_space, one_hot_card
 from cel.benchmark.row_scores import write_rows
+from cel.benchmark.shelf import JUDGE, Shelf, may_be_shared
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
 from cel.datasets.file_dataset import FileDataset
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from cel.models.inputs import FitRows
 
 __all__ = ["Workbench", "model_folder", "model_key", "model_stages"]
-
-JUDGE = "judge."  # before the name of a judge: the stage in which it is fitted
 
 
 @lru_cache(maxsize=2)
@@ -83,6 +82,7 @@ class Workbench:
         store: where finished stages are.
         device: "cpu" or "cuda".
         facts: of the methods, as the plan knows them; by default those of their classes here.
+        shelf: models that runs share, or None.
     """
 
     def __init__(
@@ -92,8 +92,10 @@ class Workbench:
         store: Store,
         device: str = "cpu",
         facts: Mapping[str, MethodFacts] | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self.suite, self.block, self.store, self.device = suite, block, store, device
+        self.shelf = shelf
         self._facts = facts or {}
         self._made: dict[str, Any] = {}
 
@@ -149,6 +151,25 @@ class Workbench:
     def missing(self, stage: str) -> bool:
         """Whether the store has no intact model of this stage for this block."""
         return not self.store.intact(model_folder(stage), self.key(stage))
+
+    def obtain(self, stage: str, train: Callable[[], None]) -> bool:
+        """Get a missing model from the shelf, or by `train`; tell whether it was borrowed."""
+        if self.shelf is None or not may_be_shared(self.suite, self.block, stage):
+            train()
+            return False
+        where, patience = model_folder(stage), self.suite.limits.train_s / 2
+        return self.shelf.obtain(self.store, where, self.key(stage), train, patience_s=patience)
+
+    def borrow(self, stage: str) -> bool:
+        """Copy a model from the shelf if it is there; tell whether it was."""
+        if self.shelf is None or not may_be_shared(self.suite, self.block, stage):
+            return False
+        return self.shelf.borrow(self.store, model_folder(stage), self.key(stage))
+
+    def lend(self, stage: str) -> None:
+        """Copy a model onto the shelf."""
+        if self.shelf is not None and may_be_shared(self.suite, self.block, stage):
+            self.shelf.lend(self.store, model_folder(stage), self.key(stage))
 
     def recipe(self, stage: str) -> tuple[Any, FitRows]:
         """Return the unfitted model of a stage, and what it learns from."""

@@ -201,14 +201,14 @@ class Store:
         for stage in other.stages():
             for key in other.keys(stage):
                 if not self.has(stage, key) and other.sound(stage, key):
-                    copied += self._take(other, stage, key)
+                    copied += self.take(other, stage, key)
         for key in other.failures():
             found = other.failure(key)
             if found is not None and not self.has("score", key) and self.failure(key) is None:
                 self.fail(key, found)
         return copied
 
-    def _take(self, other: Store, stage: str, key: str) -> bool:
+    def take(self, other: Store, stage: str, key: str) -> bool:
         """Copy one entry: the files that its status names, and nothing else."""
         source, temporary = other.folder(stage, key), self._temporary(key)
         try:

@@ -72,6 +72,7 @@ def work(
     """
     from cel.benchmark.named import named_in
     from cel.benchmark.plan import MethodFacts, make_plan, method_class
+    from cel.benchmark.shelf import Shelf
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
     from cel.benchmark.stages import Workbench, model_folder, model_stages
@@ -82,25 +83,31 @@ def work(
     for folder in task["folders"]:
         look_in(folder)
     suite, store = Suite.from_dict(task["suite"]), Store(store_path)
+    shelf = Shelf(task["shelf"], device) if task.get("shelf") else None
     for name, resolve in named_in(suite).items():
         if resolve is not method_class:  # methods are imported apart, where they run
             resolve(name)
     own = _Bench(suite.limits, emit, channel)
     if task["fold"] is None:
         dataset, keys = task["dataset"], task["densities"]
-        own.train(lambda say: train_together(suite, dataset, keys, store, device, say), dataset)
+        own.train(
+            lambda say: train_together(suite, dataset, keys, store, device, say, shelf), dataset
+        )
         return
     facts = {name: MethodFacts.from_dict(f) for name, f in task["facts"].items()}
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
     (block,) = make_plan(part, facts).blocks
-    bench = Workbench(suite, block, store, device, facts)
+    bench = Workbench(suite, block, store, device, facts, shelf)
     seconds = suite.limits.train_s * len(model_stages(suite)) + suite.limits.grace_s
     emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
     for stage in model_stages(suite):
-        if bench.missing(stage):
-            own.train(lambda say, stage=stage: bench.train(stage), block.label)  # type: ignore[misc]
+        borrowed = bench.missing(stage) and bench.obtain(
+            stage,
+            lambda stage=stage: own.train(lambda _: bench.train(stage), block.label),  # type: ignore[misc]
+        )
         bench.model(stage)
-        emit({"event": "stage", "stage": model_folder(stage), "label": block.label})
+        about = {"stage": model_folder(stage), "label": block.label, "borrowed": borrowed}
+        emit({"event": "stage", **about})
     bench.prepare()
     _attempt_cells(bench, block.cells, task["cells"], own)
 

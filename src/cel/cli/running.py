@@ -69,6 +69,15 @@ def run(
     stack: Annotated[
         bool | None, typer.Option(help="Train the folds of a dataset together; default: on CUDA.")
     ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help="Folder of trained models that runs share; default: the user's cache."
+        ),
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Train every model anew; share none.")
+    ] = False,
     retry_failed: Annotated[
         bool, typer.Option(help="Try failed and skipped cells again.")
     ] = False,
@@ -91,6 +100,7 @@ def run(
     """
     from cel.benchmark import make_plan
     from cel.benchmark.preflight import check_datasets, preflight
+    from cel.benchmark.shelf import default_shelf
 
     set_level(quiet=quiet or as_json, verbose=verbose)
     spec = _asked(suite, dataset, method, model, fold, setting)
@@ -100,13 +110,17 @@ def run(
         "jobs": jobs, "engine": engine, "address": address, "shard": part, "device": device,
     }  # fmt: skip
     preflight(plan, where, **options)
+    if alone and store is not None:
+        raise ConfigError(f"--alone shares no models, --store {store} does; leave one of them out")
+    shelf = None if alone else store or default_shelf()
     if dry_run:
         _show_plan(plan if part is None else plan.shard(*part), where, jobs, as_json)
         return
     if not allow_failures:
         check_datasets(plan)
     _note_strangers(suite, spec)
-    summary = _compute(spec, where, {**options, "retry_failed": retry_failed, "stack": stack})
+    more = {"retry_failed": retry_failed, "stack": stack, "shelf": shelf}
+    summary = _compute(spec, where, {**options, **more})
     failed = _end(where, summary, as_json)
     if failed and not allow_failures:
         raise typer.Exit(1)
