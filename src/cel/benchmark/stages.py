@@ -20,6 +20,7 @@ import numpy as np
 import cel
 from cel.benchmark.apart import FORKS, Emit
 from cel.benchmark.keys import seed_of
+from cel.benchmark.metric_entries import metric_entries
 from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
 from cel.benchmark.printed_form import free_space, one_hot_card
@@ -372,25 +373,6 @@ class Workbench:
             "explain_key": cell.explain_key,
             "cel": cel.__version__,
         }
-
-
-def metric_entries(suite: Suite) -> list[Any]:
-    """Return the metrics of a suite with their settings, in the orchestrator's form."""
-    from cel.metrics.suites import choose, read_entries
-
-    listed, params = read_entries(suite.metrics), suite.metric_params
-    labels = [c.name for c in choose(listed)]
-    entries = [_with_params(e, params.get(n)) for e, n in zip(listed, labels, strict=True)]
-    extra = [n for n in suite.extra_metrics if n not in labels]
-    return entries + [_with_params(n, params.get(n)) for n in extra]
-
-
-def _with_params(entry: Any, params: Any) -> Any:
-    """Return an entry of a list of metrics with settings of the suite on top of its own."""
-    if params is None:
-        return entry
-    ((name, own),) = entry.items() if isinstance(entry, Mapping) else ((entry, {}),)
-    return {name: dict(own or {}) | dict(params)}
 
 
 def _label(position: int | None, target: Any) -> Any:
