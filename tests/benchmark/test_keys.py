@@ -208,7 +208,7 @@ def test_a_list_of_metrics_of_ones_own_counts_by_what_it_says(tmp_path):
 
 
 def test_settings_and_labels_of_a_list_of_metrics_are_used(tmp_path):
-    from cel.benchmark.stages import metric_entries
+    from cel.benchmark.metric_entries import metric_entries
     from cel.metrics.suites import choose
 
     path = tmp_path / "mine.yaml"

@@ -208,7 +208,7 @@ def test_a_stack_that_fails_leaves_its_models_to_the_blocks(tiny, tmp_path):
 def test_a_cell_has_the_scores_that_its_parts_give(tmp_path):
     """Dataset, model, density, method and orchestrator by hand: every score of the stored cell."""
     from cel.benchmark.keys import seed_of
-    from cel.benchmark.stages import metric_entries
+    from cel.benchmark.metric_entries import metric_entries
     from cel.cf_methods import METHODS
     from cel.datasets import FileDataset
     from cel.metrics import MetricsOrchestrator

@@ -105,7 +105,7 @@ def check_folder(out: str | Path) -> None:
 
 def check_settings(suite: Suite) -> None:
     """Refuse wrong settings of methods, models, the density and metrics."""
-    from cel.benchmark.stages import metric_entries
+    from cel.benchmark.metric_entries import metric_entries
     from cel.metrics.suites import choose
 
     for spec in suite.methods:
