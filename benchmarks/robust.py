@@ -48,6 +48,11 @@ def rows_of(folder):
                 }  # fmt: skip
                 parts.append(table.assign(**where).rename_axis("row").reset_index())
     rows = pd.concat(parts, ignore_index=True)
+    asked = rows.groupby("dataset")["method"].nunique()
+    left = sorted(asked.index[asked < rows["method"].nunique()])
+    if left:
+        print(f"left out, since some methods were not run there: {', '.join(left)}\n")
+    rows = rows[~rows["dataset"].isin(left)]
     there = [m for m in AGAIN if m in rows]
     return rows.assign(**{RETRAINED: rows[there].mean(axis=1)})
 
@@ -65,7 +70,8 @@ def overview(rows):
     """Return the first table, robust methods first."""
     answered = by_dataset(rows.assign(answered=rows["found"].astype(float)), ["answered"])
     means = by_dataset(rows[rows["found"]], [RETRAINED, *AGAIN, *OTHER, *PRICE])
-    table = means.merge(answered, on=["dataset", "method"]).groupby("method", sort=False)
+    both = means.merge(answered, on=["dataset", "method"], how="right")  # also where none is
+    table = both.groupby("method", sort=False)
     table = table.mean(numeric_only=True)
     order = sorted(table.index, key=lambda m: (m not in ROBUST, -table.loc[m, RETRAINED]))
     return table.loc[order, ["answered", *[c for c in table if c != "answered"]]].reset_index()

@@ -166,7 +166,16 @@ def test_a_smaller_exponent_changes_fewer_features(mixed):
         )  # fmt: skip
         return ((pairs.goal - pairs.wishes.x).abs() > 1e-6).sum(1).double().mean()
 
+    def moved(norm):
+        query = query_of(method, below)
+        other = _with_norm(method, norm)
+        drawn = other._settled(other.draw(query), query)
+        source = query.rows().repeat_interleave(drawn.shape[1])
+        seen = query.region.select(source).snap(drawn.flatten(0, 1))
+        return (seen != query.x[source]).sum(1).double().mean()
+
     assert changed(0.5) < changed(2.0)  # of the neighbours it learns from
+    assert moved(0.5) < moved(2.0)  # of all that it draws
     few, many = (_with_norm(method, norm).explain(below, 1) for norm in (0.5, 2.0))
     both = few.found & many.found
     assert both.mean() > 0.5
