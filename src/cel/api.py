@@ -18,8 +18,8 @@ __all__ = ["explain"]
 def explain(
     model: Any,
     X: Any,
-    *,
     background: Any = None,
+    *,
     train: Any = None,
     target: Any = None,
     method: str | None = "auto",

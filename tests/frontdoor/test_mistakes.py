@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import cel
-from cel.errors import ConfigError, DataError
+from cel.errors import CelError, ConfigError, DataError
+from cel.preprocessing import infer_space
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def credit():
 
 def call(credit, **changes):
     model, frame, rows = credit
-    given = {"model": model, "X": rows, "train": frame, "target": "good"} | changes
+    given = {"model": model, "X": rows, "background": frame, "target": "good"} | changes
     return cel.explain(**given)
 
 
@@ -40,6 +41,30 @@ def call(credit, **changes):
         ({"immutable": "incom"}, ConfigError, "unknown column 'incom'; did you mean 'income'"),
         ({"start_outside": "x"}, ConfigError, "start_outside is 'x'; use 'inside' or 'widen'"),
         ({"on_error": "x"}, ConfigError, "on_error is 'x'; use 'keep' or 'raise'"),
+        ({"target": ("good", 0.8)}, ConfigError, "write {'approved': 0.8}"),
+        ({"target": {"good": "often"}}, ConfigError, "give a number between 0 and 1"),
+        ({"time_limit": -1}, ConfigError, "time_limit is -1; give seconds, such as 10, or None"),
+        ({"time_limit": "10"}, ConfigError, "time_limit is '10'; give seconds"),
+        ({"time_limit": float("nan")}, ConfigError, "time_limit is nan; give seconds"),
+        ({"n": 0}, ConfigError, "n is 0; give the number of answers per row, 1 or more"),
+        ({"n": 2.5}, ConfigError, "n is 2.5; give the number of answers per row"),
+        ({"n": True}, ConfigError, "n is True; give the number of answers per row"),
+        ({"total_CFs": 2.5}, ConfigError, "total_CFs is 2.5; give a whole number"),
+        ({"total_CFs": 0}, ConfigError, "total_CFs is 0; give a whole number, 1 or more"),
+        ({"random_state": None}, ConfigError, "random_state is None; give a whole number"),
+        ({"method": "DICE"}, ConfigError, "unknown method 'DICE'; did you mean 'dice'"),
+        ({"method": "genetic"}, ConfigError, "did you mean 'dice_genetic'"),
+        ({"method": "sace", "n": 3}, ConfigError, "sace gives one answer per row; leave n=1"),
+        ({"directions": {"income": "up"}}, ConfigError, r"use increasing=\[...\]"),
+        ({"permitted_range": {}}, ConfigError, "use ranges= for numbers and allowed= for"),
+        ({"total_cfs": 3}, ConfigError, "unknown keyword 'total_cfs'; use n="),
+        ({"immutble": ["income"]}, ConfigError, "unknown keyword 'immutble'; did you mean 'immut"),
+        ({"model": "model.pkl"}, ConfigError, "the model is a path, 'model.pkl'; load it first"),
+        ({"model": LogisticRegression}, ConfigError, "the class LogisticRegression; give a fit"),
+        ({"model": LogisticRegression()}, ConfigError, "is it fitted"),
+        ({"background": None, "train": None}, ConfigError, "give background=, the table of train"),
+        ({"task": "guessing"}, ConfigError, "unknown task 'guessing'"),
+        ({"method": "ppcef"}, CelError, "needs a density"),
     ],
 )
 def test_what_is_refused_and_how(credit, changes, error, said):
@@ -89,3 +114,41 @@ def test_numbers_of_another_kind_than_training_are_kept(credit):
     rows.iloc[0, 0] += 0.5
     answers = call(credit, X=rows, immutable=["income"], method="dice").to_frame()
     assert (answers.income == rows.income.loc[answers.index]).all()
+
+
+def test_the_background_may_come_third(credit):
+    model, frame, rows = credit
+    assert cel.explain(model, rows, frame, target="good", method="dice").found.all()
+    with pytest.raises(DataError, match="the background table has no rows"):
+        cel.explain(model, rows, frame.head(0), target="good")
+
+
+def test_a_model_that_throws_dice_is_told(credit):
+    _, frame, rows = credit
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="different things for the same rows"):
+        cel.explain(lambda r: rng.random(len(r)), rows, frame, classes=["bad", "good"],
+                    target="good", method="nearest")  # fmt: skip
+
+
+def test_levels_that_no_background_row_has_are_not_reached(credit):
+    _, frame, _ = credit
+    levels = ["own", "rent", "boat", "tent"]
+    table = frame.assign(home=pd.Categorical(frame.home, levels))
+
+    def ask(rows):
+        return 0.2 + 0.6 * rows["home"].isin(["boat", "own"]).to_numpy(float)
+
+    rows = table[table.home == "rent"].head(5)
+    result = cel.explain(ask, rows, table, classes=[0, 1], target=1, n=3)
+    assert set(result.to_frame(sets=True).home) == {"own"}
+    assert list(result.to_frame().home.cat.categories) == levels
+    free = cel.explain(ask, rows, table, classes=[0, 1], target=1, allowed={"home": ["boat"]})
+    assert set(free.to_frame().home) == {"boat"}
+
+
+def test_a_space_can_be_given_to_the_call(credit):
+    _, frame, rows = credit
+    space = infer_space(frame, immutable=["home"])
+    answers = call(credit, space=space).to_frame()
+    assert (answers.home == rows.home).all()

@@ -25,15 +25,17 @@ from cel.door.merging import merged, ordered_sets
 from cel.door.portfolio import Portfolio
 from cel.door.restrictions import Restrictions
 from cel.door.setting_checks import check_call, check_settings
-from cel.door.spaces import encoded_space, raw_space
+from cel.door.spaces import encoded_space, raw_space, seen_levels
 from cel.door.wanted import Aim, read_aims, regression_wish
-from cel.errors import ConfigError, DataError, MissingInputError
+from cel.errors import ConfigError, DataError, MissingInputError, foreign_errors
 from cel.preprocessing import Encoding
 from cel.protocols import Need, Status, Task
 from cel.result import ExplanationResult
 from cel.space import FeatureSpace
 
 __all__ = ["Explainer"]
+
+SAME_ROWS = 20  # asked about twice
 
 
 class Explainer:
@@ -126,6 +128,7 @@ class Explainer:
         self.space = encoded_space(known, self.raw, self.restrictions.max_changes)
         self._fitted: dict[str, BaseCounterfactualMethod] = {}
         self._method(known, 1)
+        _warn_if_random(known, table)
 
     def __repr__(self) -> str:
         name = type(getattr(self.model, "model", self.model)).__name__
@@ -135,9 +138,10 @@ class Explainer:
         self, known: Any, table: Any, space: FeatureSpace | None
     ) -> FeatureSpace | None:
         """Return the raw features with everything that restricts them; None if nothing does."""
-        if self.restrictions.empty and space is None and not self.dummies:
-            return None
         encoding = Encoding.of(known)
+        idle = self.restrictions.empty and space is None and not self.dummies
+        if idle and encoding.pipeline is None:
+            return None
         if encoding.space is None:
             raise MissingInputError(
                 "the model does not know its features; use cel.wrap(model, train)"
@@ -147,6 +151,10 @@ class Explainer:
         seen = table if isinstance(table, pd.DataFrame) else None
         hard = self._outside == "inside"
         made = self.restrictions.applied(own, seen, carried, hard=hard)
+        if space is None and encoding.sheet is not None:
+            made = seen_levels(made, table)
+        if idle and made == own:
+            return None
         together = held_together(made, self.dummies)
         return replace(made, constraints=(*made.constraints, *together)) if together else made
 
@@ -329,6 +337,25 @@ def _dummies(known: Any, table: Any, space: FeatureSpace | None) -> tuple[tuple[
         return ()
     names = [n for n in pipeline.raw_space_.names if n in table.columns]
     return dummy_groups(table, names)
+
+
+def _warn_if_random(known: Any, table: Any) -> None:
+    """Warn if the model says different things of the same rows."""
+    if not isinstance(table, pd.DataFrame) or not getattr(known, "reads_tables", False):
+        return
+    rows = table.head(SAME_ROWS)
+    ask = known.predict if Task(known.task) is Task.REGRESSION else known.predict_proba
+    try:
+        first, second = np.asarray(ask(rows)), np.asarray(ask(rows))
+    except foreign_errors():
+        return
+    if not np.allclose(first, second, atol=1e-6):
+        warnings.warn(
+            "the model predicts different things for the same rows; answers may not hold when "
+            "they are asked about again",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _number_wish(target: Any) -> Wish:

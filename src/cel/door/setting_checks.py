@@ -10,9 +10,29 @@ import numpy as np
 import pandas as pd
 
 from cel.cf_methods.variants import method_names
+from cel.door.portfolio import Portfolio
 from cel.errors import ConfigError, DataError
+from cel.registry import did_you_mean
 
 __all__ = ["check_call", "check_settings"]
+
+KEYWORDS = (
+    "target", "method", "constraints", "immutable", "increasing", "decreasing", "ranges",
+    "allowed", "relations", "implications", "max_changes", "weights", "space", "start_outside",
+    "task", "classes", "columns", "on_error", "n", "time_limit",
+)  # fmt: skip
+ELSEWHERE = {
+    "directions": "use increasing=[...] and decreasing=[...]",
+    "bounds": "use ranges={column: (lower, upper)}",
+    "permitted_range": "use ranges= for numbers and allowed= for labels",
+    "features_to_vary": "name the others in immutable=[...]",
+    "desired_class": "use target=",
+    "n_cfs": "use n=",
+    "total_cfs": "use n=, or total_CFs= for DiCE",
+    "samples": "it belongs to DiCE; add method='dice'",
+    "timeout": "use time_limit=",
+    "seed": "use random_state=",
+}  # what other libraries call it
 
 
 def check_settings(
@@ -44,8 +64,18 @@ def check_settings(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise ConfigError(f"random_state is {seed!r}; give a whole number")
     _check_time(settings.get("time_limit"))
+    if method in (None, "auto") and "total_CFs" not in settings:
+        _check_names(settings)
     if isinstance(background, pd.DataFrame) and not len(background):
         raise DataError("the background table has no rows; give the training rows of the model")
+
+
+def _check_names(settings: dict[str, Any]) -> None:
+    known = [*Portfolio.param_names(), *KEYWORDS]
+    for name in settings:
+        if name not in known or name in ("model", "n", "dummies", "space"):
+            hint = ELSEWHERE.get(name) or did_you_mean(name, known)
+            raise ConfigError(f"unknown keyword {name!r}; {hint}")
 
 
 def check_call(n: Any, time_limit: Any) -> None:

@@ -12,7 +12,7 @@ from cel.models import WrappedModel
 from cel.preprocessing import Encoding, companions, infer_space
 from cel.space import ChangeLimit, FeatureSpace
 
-__all__ = ["encoded_space", "raw_space", "with_raw_rules"]
+__all__ = ["encoded_space", "raw_space", "seen_levels", "with_raw_rules"]
 
 
 def raw_space(
@@ -26,6 +26,22 @@ def raw_space(
         return encoding.pipeline.raw_space_
     space = _in_order(space, encoding)
     return _held(space, table) if hard else space
+
+
+def seen_levels(space: FeatureSpace, table: Any) -> FeatureSpace:
+    """Return raw features whose labels go only where some background row has been."""
+    if not isinstance(table, pd.DataFrame):
+        return space
+    features = []
+    for f in space:
+        dtype = table[f.name].dtype if f.name in table.columns else None
+        if f.allowed is None and isinstance(dtype, pd.CategoricalDtype):
+            present = set(table[f.name].dropna().unique().tolist())
+            if present < set(f.categories):
+                kept = tuple(c for c in f.categories if c in present)
+                f = replace(f, allowed=kept)  # noqa: PLW2901
+        features.append(f)
+    return replace(space, features=tuple(features))
 
 
 def encoded_space(

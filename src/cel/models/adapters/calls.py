@@ -178,11 +178,12 @@ def known_task(model: Any, target: Target | None, task: Any, classes: Any, outpu
         return target.task
     if output == "values":
         return Task.REGRESSION
-    soft = hasattr(model, "predict_proba") or hasattr(model, "classes_")
-    if soft or classes is not None or output in ("proba", "labels"):
+    if classes is not None or output in ("proba", "labels"):
         return Task.CLASSIFICATION
     if getattr(model, "_estimator_type", None) == "regressor" or _tagged_regressor(model):
-        return Task.REGRESSION
+        return Task.REGRESSION  # first: CatBoost's regressors have `classes_`, too
+    if hasattr(model, "predict_proba") or hasattr(model, "classes_"):
+        return Task.CLASSIFICATION
     raise ConfigError(
         f"{type(model).__name__} does not tell what it predicts; give task='classification' with "
         "classes=[...], or task='regression'"
@@ -201,7 +202,8 @@ def known_classes(model: Any, target: Target | None, classes: Sequence[Any] | No
     """
     own = classes if classes is not None else getattr(model, "classes_", None)
     if own is None and target is None:
-        raise ConfigError(f"{type(model).__name__} names no classes; give classes=[...]")
+        fit = "; is it fitted? Fit it first, or give" if hasattr(model, "fit") else "; give"
+        raise ConfigError(f"{type(model).__name__} names no classes{fit} classes=[...]")
     theirs = [] if own is None else np.asarray(own).tolist()
     labels = list(target.classes) if target is not None else theirs
     theirs = theirs or labels
