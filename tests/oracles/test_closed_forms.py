@@ -129,7 +129,7 @@ def test_half_spaces_equal_quadratic_program(classes, d, l1, theta, deviation):
         if best is not None:
             told = {"oracle": "quadratic program (Clarabel)", "limit": 1e-5}
             deviation.absolute(answer.delta[i], best, **told)
-            several += int((answer.price[i] > 1e-6).sum()) > 1
+            several += int((answer.dual[i] > 1e-6).sum()) > 1
     assert several >= 1
 
 
@@ -163,7 +163,7 @@ def test_rows_without_a_common_point_are_proved_to_have_none(deviation):
     for settings in ({}, {"l1": 1.0, "square": 0.0}):
         answer = nearest_all(*given, **settings)
         assert 20 < int((~answer.feasible).sum()) < 380
-        wrong = proved_empty(*given, answer.price) == answer.feasible
+        wrong = proved_empty(*given, answer.dual) == answer.feasible
         deviation.rows(wrong, oracle="Farkas' lemma")
 
 

@@ -42,8 +42,8 @@ def test_tangents_of_a_concave_surplus_enclose_its_set():
         told = value + (slope[:, 0] * (CENTER + answer.delta - torch.tensor([point]))).sum(1)
         assert float(told) >= -1e-5
     assert answer.feasible.all()
-    assert answer.price.shape == (1, 1)
-    assert float(answer.price) > 0  # of the first two: the last one alone asks for nothing
+    assert answer.dual.shape == (1, 1)
+    assert float(answer.dual) > 0  # of the first two: the last one alone asks for nothing
     assert float(follow(ball, points, memory=1).delta.abs().sum()) < 1e-6
 
 

@@ -18,7 +18,7 @@ def draw(n=40, c=3, d=4, seed=0):
     return w, gap, torch.as_tensor(-rng.random((n, d))), torch.as_tensor(rng.random((n, d)))
 
 
-def test_the_price_is_what_one_more_unit_of_gap_costs():
+def test_the_dual_value_is_what_one_more_unit_of_gap_costs():
     w, gap, low, high = draw()
     one, first = w[:, 0], gap[:, 0].abs() * 0.5
     step = 1e-5
@@ -31,7 +31,7 @@ def test_the_price_is_what_one_more_unit_of_gap_costs():
         ok = here.feasible & there.feasible
         assert ok.sum() > 20
         slope = (cost(there.delta) - cost(here.delta)) / step
-        torch.testing.assert_close(slope[ok], here.price[ok], atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(slope[ok], here.dual[ok], atol=2e-3, rtol=2e-3)
 
 
 def test_one_demand_of_several_is_the_closed_form():
@@ -40,7 +40,7 @@ def test_one_demand_of_several_is_the_closed_form():
     form = nearest_l2(w[:, 0], gap[:, 0], low, high)
     torch.testing.assert_close(ours.delta, form.delta)
     assert torch.equal(ours.feasible, form.feasible)
-    torch.testing.assert_close(ours.price[:, 0], form.price)
+    torch.testing.assert_close(ours.dual[:, 0], form.dual)
 
 
 def test_offsets_meet_every_demand_inside_the_box_and_cost_no_more_than_random_ones():
@@ -77,7 +77,7 @@ def test_a_proof_of_emptiness_is_never_wrong():
     for _ in range(20):
         price = torch.as_tensor(rng.random((120, 3)) ** 3)
         assert not (proved_empty(w, gap, low, high, price) & solvable).any()
-    own = proved_empty(w, gap, low, high, nearest_all(w, gap, low, high).price)
+    own = proved_empty(w, gap, low, high, nearest_all(w, gap, low, high).dual)
     assert torch.equal(own, ~solvable)
 
 

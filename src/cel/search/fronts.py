@@ -1,6 +1,6 @@
 """Several objectives at once: fronts, crowding and the volume that is dominated, in batches.
 
-Values are (a, m, o): a rows, m people each, o objectives, all of them to be minimised.
+Values are (a, m, o): a rows, m individuals each, o objectives, all of them to be minimised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def nondominated(values: Tensor, *, enough: int | None = None) -> Tensor:
 
     Args:
         values: (a, m, o).
-        enough: people whose front must be known; once a row has so many, all its others are said
+        enough: individuals whose front must be known; once a row has so many, its others are said
             to be in one last front.
 
     >>> nondominated(torch.tensor([[[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [2.0, 2.0]]])).tolist()
@@ -65,7 +65,7 @@ def crowding(values: Tensor, front: Tensor, apart: Tensor) -> Tensor:
     Args:
         values: (a, m, o).
         front: (a, m) from `nondominated`.
-        apart: (a, m, m) distances of the people.
+        apart: (a, m, m) distances of the individuals.
     """
     gap, space = torch.zeros_like(values[..., 0]), torch.zeros_like(values[..., 0])
     for k in range(values.shape[2]):

@@ -1,6 +1,6 @@
 """Evolution of one population per row: all rows advance together, none sees another one.
 
-A search says what its people are worth and how they have children; the loop, the random numbers
+A search says what individuals are worth and how they have children; the loop, the random numbers
 of each row, the end of each row and the budget are here.
 """
 
@@ -24,17 +24,17 @@ class Breeder(Protocol):
     tolerance: ClassVar[float]  # by how much a goal must fall to count
 
     def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
-        """Return the first people (n, m, d) and what they are worth (n, m, ...)."""
+        """Return the first population (n, m, d) and its worth (n, m, ...)."""
         ...
 
     def breed(
-        self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
+        self, population: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
     ) -> tuple[Tensor, Tensor]:
-        """Return the next people (a, m, d) of some rows (a,), and what they are worth."""
+        """Return the next population (a, m, d) of some rows (a,), and its worth."""
         ...
 
     def goal(self, worth: Tensor, rows: Tensor) -> Tensor:
-        """Return what falls (a,) as long as the people of some rows get better."""
+        """Return what falls (a,) as long as the population of some rows gets better."""
         ...
 
     def open(self, worth: Tensor, stale: Tensor, rows: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Breeder(Protocol):
 def evolve(
     breeder: Breeder, rng: RowStreams, *, generations: int, budget: Budget | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return people (n, m, d) and their worth after at most `generations` generations.
+    """Return populations (n, m, d) and their worth after at most `generations` generations.
 
     Every row draws from its own stream, at places that depend on the generation alone: the same
     row has the same children in any batch. A row that is not open any more is left as it is.
@@ -56,17 +56,17 @@ def evolve(
         generations: most generations of a row.
         budget: ends the search early.
     """
-    people, worth = breeder.first(RowStreams(rng.keys, rng.draw))
-    rows = torch.arange(len(people), device=people.device)
+    population, worth = breeder.first(RowStreams(rng.keys, rng.draw))
+    rows = torch.arange(len(population), device=population.device)
     calm = Patience(breeder.goal(worth, rows), tolerance=breeder.tolerance)
     for generation in range(generations):
         rows = rows[breeder.open(worth[rows], calm.stale[rows], rows)]
         if not len(rows) or (budget is not None and budget.expired):
             break
         stream = RowStreams(rng.keys[rows], rng.draw + breeder.draws * (generation + 1))
-        people[rows], worth[rows] = breeder.breed(people[rows], worth[rows], rows, stream)
+        population[rows], worth[rows] = breeder.breed(population[rows], worth[rows], rows, stream)
         calm.saw(breeder.goal(worth[rows], rows), rows)
-    return people, worth
+    return population, worth
 
 
 class Patience:

@@ -183,7 +183,7 @@ def _program(p: ChoicePrograms, s: ChoiceStates) -> _Program:
     weight = np.concatenate([slope, np.where(usable, np.maximum(extra, 1e-6), 1.0)], 1)
     given = [torch.as_tensor(v) for v in (w, gap, np.minimum(lower, upper), upper)]
     solved = nearest_all(*given, l1=torch.as_tensor(weight), square=0.0)
-    mixture = np.nan_to_num(solved.price.numpy()[:, :m], nan=0.0, posinf=0.0).clip(min=0.0)
+    mixture = np.nan_to_num(solved.dual.numpy()[:, :m], nan=0.0, posinf=0.0).clip(min=0.0)
     flat = mixture.sum(1) <= 0
     mixture[flat] = (gap[flat][:, :m] > 0) + 1e-12
     delta = solved.delta.numpy()

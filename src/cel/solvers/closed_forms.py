@@ -2,7 +2,7 @@
 
 Each row asks for the cheapest offset `delta` with `w . delta >= gap`, `lower <= delta <= upper`.
 The three costs (Euclidean, weighted L1, elastic net with a pull towards a point) are
-separable, so one number per row, the price of a unit of `w . delta`, determines the answer.
+separable, so one number per row, the dual value of a unit of `w . delta`, determines the answer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Nearest:
     Attributes:
         delta: (n, d) cheapest offsets; where no offset suffices, the one that comes closest.
         feasible: (n,) whether the gap can be closed inside the box.
-        price: (n,) the multiplier: what one more unit of gap would cost; (n, c) for c gaps.
+        dual: (n,) the multiplier: what one more unit of gap would cost; (n, c) for c gaps.
     """
 
     delta: Tensor
     feasible: Tensor
-    price: Tensor
+    dual: Tensor
 
 
 def nearest_l2(w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor) -> Nearest:
@@ -63,9 +63,9 @@ def nearest_elastic(
 ) -> Nearest:
     """Minimise `sum(l1 |delta|) + |delta|^2 + theta |delta - pull|^2`.
 
-    For a price `mu` the cheapest offset is
+    For a dual value `mu` the cheapest offset is
     `clip(soft(mu w + 2 theta pull, l1) / (2 (1 + theta)), lower, upper)`, and `w . delta` never
-    falls as `mu` rises; it is piecewise linear, so that the right price is found exactly.
+    falls as `mu` rises; it is piecewise linear, so that the right dual value is found exactly.
 
     >>> box = torch.ones(1, 2)
     >>> nearest_elastic(torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]), -box, box, l1=2.0).delta
@@ -77,8 +77,8 @@ def nearest_elastic(
     weight = torch.as_tensor(l1, dtype=w.dtype, device=w.device).expand_as(w)
     shift = torch.zeros_like(w) if pull is None else 2 * theta * pull.double()
 
-    def offset(price: Tensor) -> Tensor:
-        shrunk = soft_threshold(price[:, None] * w + shift, weight) / scale
+    def offset(dual: Tensor) -> Tensor:
+        shrunk = soft_threshold(dual[:, None] * w + shift, weight) / scale
         return _clip(shrunk, lower, upper)
 
     low, high, ahead = _along(w, lower, upper, shift)
@@ -89,10 +89,10 @@ def nearest_elastic(
         torch.cat([_as_price(part[i] - ahead, w) for part in parts], 1) for i in (0, 1)
     )
     slope = (w.square() / scale).repeat(1, len(parts))
-    price = _price_of(starts, ends, slope, gap - (w * offset(torch.zeros_like(gap))).sum(1))
-    delta = offset(price)
+    dual = _dual_at(starts, ends, slope, gap - (w * offset(torch.zeros_like(gap))).sum(1))
+    delta = offset(dual)
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
-    return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
+    return Nearest(delta=delta.to(kind), feasible=feasible, dual=dual.to(kind))
 
 
 def nearest_l1(
@@ -123,9 +123,9 @@ def nearest_l1(
     delta = base + share * room * w.sign()
     value = w.abs() * unit
     last = torch.where((share > 0) & (gain > 0), value, torch.full_like(value, torch.inf)).amin(1)
-    price = torch.where(last.isfinite(), 1 / last, torch.zeros_like(last))
+    dual = torch.where(last.isfinite(), 1 / last, torch.zeros_like(last))
     feasible = (w * delta).sum(1) >= gap - 1e-9 * (1 + gap.abs())
-    return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
+    return Nearest(delta=delta.to(kind), feasible=feasible, dual=dual.to(kind))
 
 
 def _clip(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -142,20 +142,20 @@ def _along(
 
 
 def _as_price(distance: Tensor, w: Tensor) -> Tensor:
-    """Return the price at which a column has moved so far; 0 for columns that cannot help."""
-    price = distance.clamp(min=0) / w.abs().clamp(min=1e-300)
-    return torch.where(w != 0, price, torch.zeros_like(price))
+    """Return the dual value at which a column has moved so far; 0 for columns that cannot help."""
+    dual = distance.clamp(min=0) / w.abs().clamp(min=1e-300)
+    return torch.where(w != 0, dual, torch.zeros_like(dual))
 
 
 def _drop_negligible(w: Tensor) -> Tensor:
     return torch.where(w.abs() > NEGLIGIBLE * w.abs().amax(1, keepdim=True), w, 0.0 * w)
 
 
-def _price_of(starts: Tensor, ends: Tensor, slope: Tensor, need: Tensor) -> Tensor:
-    """Return the price at which columns that work between two prices have brought `need`.
+def _dual_at(starts: Tensor, ends: Tensor, slope: Tensor, need: Tensor) -> Tensor:
+    """Return the dual value at which columns that work between two values have brought `need`.
 
-    Column k brings `slope_k` per unit of price between `starts_k` and `ends_k`. The total is
-    piecewise linear in the price: sort the kinks, add up, interpolate on the piece that counts.
+    Column k brings `slope_k` per unit of it between `starts_k` and `ends_k`. The total is
+    piecewise linear in it: sort the kinks, add up, interpolate on the piece that counts.
 
     Args:
         starts: (n, k) where columns begin to work.
@@ -164,7 +164,7 @@ def _price_of(starts: Tensor, ends: Tensor, slope: Tensor, need: Tensor) -> Tens
         need: (n,) wanted total.
 
     Returns:
-        (n,) the smallest such price, the last kink where even that is too little, 0 for no need.
+        (n,) the smallest such value, the last kink where even that is too little, 0 for no need.
     """
     kinks, order = torch.cat([starts, ends], 1).sort(dim=1)
     change = torch.cat([slope, -slope], 1).gather(1, order)
@@ -174,6 +174,6 @@ def _price_of(starts: Tensor, ends: Tensor, slope: Tensor, need: Tensor) -> Tens
     short = (brought < need[:, None]).sum(1, keepdim=True)  # kinks that come too early
     place = (short - 1).clamp(min=0)
     missing = need[:, None] - brought.gather(1, place)
-    price = kinks.gather(1, place) + missing / rate.gather(1, place).clamp(min=1e-300)
-    price = torch.where(short == kinks.shape[1], kinks[:, -1:], price)
-    return torch.where(need[:, None] > 0, price, torch.zeros_like(price))[:, 0]
+    dual = kinks.gather(1, place) + missing / rate.gather(1, place).clamp(min=1e-300)
+    dual = torch.where(short == kinks.shape[1], kinks[:, -1:], dual)
+    return torch.where(need[:, None] > 0, dual, torch.zeros_like(dual))[:, 0]

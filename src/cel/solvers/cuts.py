@@ -52,11 +52,11 @@ class Cuts:
         return surplus, slope
 
     def solve(self, w: Tensor, gap: Tensor, low: Tensor, high: Tensor, rows: Tensor) -> Nearest:
-        """Solve with the remembered tangents; the price of a surplus is that of all of them."""
+        """Solve with the remembered tangents; a surplus has the dual value of all of them."""
         wider = torch.cat([w, self.slope[rows].flatten(1, 2)], 1)
         more = torch.cat([gap, self.gap[rows].flatten(1)], 1)
         best = self._solve(wider, more, low, high, rows)
-        price, old = best.price.tensor_split([gap.shape[1]], 1)
+        dual, old = best.dual.tensor_split([gap.shape[1]], 1)
         old = old.reshape(len(old), -1, self.last).sum(1)
-        both = torch.cat([price[:, : -self.last], price[:, -self.last :] + old], 1)
-        return replace(best, price=both)
+        both = torch.cat([dual[:, : -self.last], dual[:, -self.last :] + old], 1)
+        return replace(best, dual=both)

@@ -7,8 +7,8 @@ are left are solved together by a primal-dual interior point method (Mehrotra, 1
 Newton steps whatever the data, on systems with one unknown per half-space.
 
 Offsets are split into rise and fall, so that the L1 norm is linear, and each half-space may be
-missed at a high price. Every program then has solutions, an interior and a place to start from:
-rows without a feasible offset end where they miss least, and their prices prove that none exists.
+missed at a high cost. Every program then has solutions, an interior and a place to start from:
+rows without a feasible offset end where they miss least; their dual values prove that.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CHUNK = 2**17  # coefficients of the programs that are solved together
 EXACT = 1e-9  # relative gap of cost and bound at which a row ends
 SMALL = 1e-3  # costs below this count as this
 RIDGE = 1e-14  # of the diagonal
-HOPELESS = 1e-6  # of a gap: normals this short cannot close it
+NEGLIGIBLE = 1e-6  # of a gap: normals this short cannot close it
 FIXED = 1e-12  # room of a column that cannot move
 ZERO = 1e-9  # room that is left at a bound that holds
 NOTHING = 1e-9  # missed by rounding alone
 MISS = 1e-7  # of a half-space, in units of its largest coefficient, that still counts as met
-DEAREST = 1e4  # price of missing a half-space, in units of the dearest offset
+DEAREST = 1e4  # cost of missing a half-space, in units of the dearest offset
 BACK = 0.999  # of the way to the border of the positive numbers
 
 
@@ -63,7 +63,7 @@ def nearest_all(
             faster the more columns are fixed.
 
     Returns:
-        offsets; `price` is (n, c). Where not all demands can be met, their sum is missed least.
+        offsets; `dual` is (n, c). Where not all demands can be met, their sum is missed least.
 
     >>> w, box = torch.tensor([[[1.0, 0.0], [1.0, 2.0]]]), torch.ones(1, 2)
     >>> nearest_all(w, torch.tensor([[0.5, 1.5]]), -box, box).delta
@@ -79,28 +79,28 @@ def nearest_all(
         best = nearest_elastic(*one, l1=weight, pull=pull, theta=theta)
     else:
         best = nearest_l1(*one, 1 / weight)
-    delta, feasible, price = best.delta, best.feasible, torch.zeros_like(gap)
-    price[rows, first] = best.price
+    delta, feasible, dual = best.delta, best.feasible, torch.zeros_like(gap)
+    dual[rows, first] = best.dual
     left = ((gap - _times(w, delta)) / size > NOTHING).any(1).nonzero()[:, 0]
     shift = torch.zeros_like(lower) if pull is None else 2 * theta * pull.double()
     count = max(1, CHUNK // (w.shape[1] * w.shape[2]))
     for at in torch.split(left, count) if w.shape[1] > 1 else ():
         given = [t[at] for t in (w, gap, lower, upper, weight, shift)]
         many = _interior(2 * (square + theta), *given, lean=lean)
-        delta[at], feasible[at], price[at] = many.delta, many.feasible, many.price
-    return Nearest(delta=delta.to(kind), feasible=feasible, price=price.to(kind))
+        delta[at], feasible[at], dual[at] = many.delta, many.feasible, many.dual
+    return Nearest(delta=delta.to(kind), feasible=feasible, dual=dual.to(kind))
 
 
-def proved_empty(w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, price: Tensor) -> Tensor:
-    """Tell (n,) whether prices (n, c) prove that no offset satisfies all demands (Farkas, 1902).
+def proved_empty(w: Tensor, gap: Tensor, lower: Tensor, upper: Tensor, dual: Tensor) -> Tensor:
+    """Tell (n,) whether dual values (n, c) prove that no offset meets all demands (Farkas, 1902).
 
-    No point of the box brings `sum price_c gap_c` on the combined normal.
+    No point of the box brings `sum dual_c gap_c` on the combined normal.
     """
-    w, gap, lower, upper, price = (t.double() for t in (w, gap, lower, upper, price))
-    price = price / price.amax(1, keepdim=True).clamp(min=1e-300)
-    v = _times(w.mT, price)
+    w, gap, lower, upper, dual = (t.double() for t in (w, gap, lower, upper, dual))
+    dual = dual / dual.amax(1, keepdim=True).clamp(min=1e-300)
+    v = _times(w.mT, dual)
     most = torch.where(v > 0, v * upper, v * lower).nan_to_num(nan=0.0).sum(1)
-    return most < (price * gap).sum(1) - 1e-9 * (price * w.abs().amax(2)).sum(1)
+    return most < (dual * gap).sum(1) - 1e-9 * (dual * w.abs().amax(2)).sum(1)
 
 
 # -- the interior point method ---------------------------------------------------------------
@@ -145,7 +145,7 @@ class _Programs:
 
 
 class _Newton:
-    """The Newton equations of the conditions at a point, factorised; one unknown per price."""
+    """The Newton equations of the conditions at a point, factorised; one unknown per demand."""
 
     def __init__(self, g: _Programs, p: Tensor, q: Tensor) -> None:
         self.g, self.p, self.q = g, p, q
@@ -246,7 +246,7 @@ def _interior(
         place = (~free).to(torch.int8).argsort(dim=1, stable=True)[:, :most]
         free, room, cost = (t.gather(1, place) for t in (free, room, cost))
         both = both.gather(2, place[:, None].expand(-1, both.shape[1], -1))
-    size = torch.maximum(both.abs().amax(2), HOPELESS * gap.abs()).clamp(min=1e-300)
+    size = torch.maximum(both.abs().amax(2), NEGLIGIBLE * gap.abs()).clamp(min=1e-300)
     unit = room.clamp(FIXED, 1.0).amax(1, keepdim=True)
     top = (cost.abs().amax(1, keepdim=True) + curve * unit).clamp(min=1e-300)
     g = _Programs(
@@ -263,4 +263,4 @@ def _interior(
     moved = u if place is None else whole.scatter(1, place, u)
     up, down = (moved * unit).chunk(2, 1)
     met = (_times(g.w, u) >= g.gap - MISS).all(1)
-    return Nearest(delta=base + up - down, feasible=met, price=y * top / size)
+    return Nearest(delta=base + up - down, feasible=met, dual=y * top / size)

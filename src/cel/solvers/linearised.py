@@ -23,7 +23,7 @@ __all__ = ["Demands", "Linearise", "Solve", "linearised_search"]
 Linearise = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, d), row numbers (a,)) -> (surplus (a, c), gradients (a, c, d)); want: all >= 0."""
 Solve = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Nearest]
-"""(w (a, c, d), gap (a, c), lower, upper (a, d), row numbers (a,)) -> offsets, prices (a, c)."""
+"""(w (a, c, d), gap (a, c), lower, upper (a, d), row numbers (a,)) -> offsets, duals (a, c)."""
 
 NEAR = 1e-3  # points whose surplus is at least minus this are worth an acceptance test
 SMALLEST_RADIUS = 1e-4
@@ -87,7 +87,7 @@ class _Linearised:
     surplus: Tensor  # (a, c)
     slope: Tensor  # (a, c, d)
     radius: Tensor  # (a,)
-    penalty: Tensor  # (a, c) price of a missing unit of surplus in the merit
+    penalty: Tensor  # (a, c) cost of a missing unit of surplus in the merit
     boosts: Tensor  # (a,) how often the penalties were raised because the row was stuck
     live: Tensor  # (a,) bool; ended rows may stay in the batch but move no more
 
@@ -160,8 +160,8 @@ def _judge(
 ) -> Tensor:
     """Move rows whose merit falls, adapt the radii, return the relative gains that were promised.
 
-    The merit is `cost + penalty * missing surplus`; the penalty is kept above twice the price, so
-    that a step that closes the gap is worth its cost.
+    The merit is `cost + penalty * missing surplus`; the penalty is kept above twice the dual
+    value, so that a step that closes the gap is worth its cost.
     """
     here, there = demands.cost(s.x, s.rows), demands.cost(trial, s.rows)
     missing = (-s.surplus).clamp(min=0)
@@ -182,9 +182,9 @@ def _judge(
 
 
 def _penalty(old: Tensor, plan: Nearest, dearer: Tensor, progress: Tensor) -> Tensor:
-    """Raise penalties (a, c) to twice the prices, and so far that the step is worth its cost."""
-    price = torch.where(plan.feasible[:, None], 2 * plan.price, torch.zeros_like(old))
-    raised = torch.maximum(old, price)
+    """Raise penalties (a, c) to twice the duals, and so far that the step is worth its cost."""
+    dual = torch.where(plan.feasible[:, None], 2 * plan.dual, torch.zeros_like(old))
+    raised = torch.maximum(old, dual)
     gained = progress.clamp(min=0).sum(1)
     lacking = (2 * dearer - (raised * progress).sum(1)).clamp(min=0) / gained.clamp(min=1e-12)
     more = torch.where((gained > 1e-9) & ~plan.feasible, lacking, torch.zeros_like(lacking))

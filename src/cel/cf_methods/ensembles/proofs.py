@@ -13,7 +13,7 @@ from cel.models.trees import TreeView
 from cel.search.branch import BoxProblem, ceilings
 from cel.space.serialize import space_to_dict
 
-__all__ = ["box_problem", "hopeless_rows", "proof_scope"]
+__all__ = ["box_problem", "infeasible_rows", "proof_scope"]
 
 
 def box_problem(view: TreeView, group: DemandGroup, table: CellTable) -> BoxProblem:
@@ -43,7 +43,7 @@ def box_problem(view: TreeView, group: DemandGroup, table: CellTable) -> BoxProb
     )  # fmt: skip
 
 
-def hopeless_rows(view: TreeView, group: DemandGroup, table: CellTable) -> np.ndarray:
+def infeasible_rows(view: TreeView, group: DemandGroup, table: CellTable) -> np.ndarray:
     """Tell for which rows no point of the feasible set can meet the demand, shape (m,).
 
     The sum of the best leaves that the cells of the feasible set meet is an upper bound of every

@@ -16,7 +16,7 @@ from cel.cf_methods.explanations.cohort import (
     Applied,
     Cohort,
     Learned,
-    hopeless,
+    infeasible_reason,
     some_rows,
 )
 from cel.cf_methods.explanations.edits import Price
@@ -163,7 +163,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
         empty = GlobalExplanation(
             method=self.name, target=self._target_name(key), rows=len(x), key=key, owner=self
         )
-        reason = hopeless(problem)
+        reason = infeasible_reason(problem)
         learned = Learned(reason=reason) if reason else self._learn(problem)
         made = replace(
             empty,

@@ -16,7 +16,7 @@ from cel.cf_methods.query import Query, TrainRows
 from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 
-__all__ = ["Applied", "Cohort", "Learned", "hopeless", "some_rows"]
+__all__ = ["Applied", "Cohort", "Learned", "infeasible_reason", "some_rows"]
 
 IDS_PER_TARGET = 10_000  # unit ids of target k start at k times this
 
@@ -92,7 +92,7 @@ def some_rows(x: Tensor, count: int | None, seed: int) -> Tensor:
     return row_keys(x, seed).argsort(stable=True)[:count]
 
 
-def hopeless(problem: Cohort) -> str | None:
+def infeasible_reason(problem: Cohort) -> str | None:
     """Return why nothing can be learned, or None."""
     if not len(problem.query):
         return "no row needs an explanation: the model gives the target to every row"

@@ -13,7 +13,7 @@ from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
-from cel.cf_methods.ensembles.proofs import hopeless_rows, proof_scope
+from cel.cf_methods.ensembles.proofs import infeasible_rows, proof_scope
 from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
@@ -95,7 +95,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
             found = self._search(view, group, own)
             lost = np.isinf(found.cost)
             rows = torch.as_tensor(group.rows)
-            infeasible[rows[lost]] = torch.as_tensor(hopeless_rows(view, group, own)[lost])
+            infeasible[rows[lost]] = torch.as_tensor(infeasible_rows(view, group, own)[lost])
             x[rows] = verified(query, own, found, group.rows)
             if self.total_CFs > 1:
                 sets.append((rows, self._menu(query, view, group, own, found)))

@@ -112,7 +112,7 @@ class NearestPoint:
         best = self.cost.nearest(slope, self.aim - margins, *box, rows)
         found = Found.nothing(center)
         found.offer(center + best.delta, rows, self.accept, self.cost.value)
-        proof = best.price if margins.shape[1] > 1 else torch.ones_like(margins)
+        proof = best.dual if margins.shape[1] > 1 else torch.ones_like(margins)
         return found, ~best.feasible & proved_empty(slope, -margins, *box, proof)
 
     def tangent(self, start: Tensor, *, steps: int, radius: float = 1.0) -> Found:

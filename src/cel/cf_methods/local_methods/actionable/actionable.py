@@ -23,7 +23,9 @@ from cel.space.distances import mad_scale
 
 __all__ = ["Actionable"]
 
-HOPELESS = -1e-5  # a row is infeasible if no point has this margin: less than rounding can change
+INFEASIBLE = (
+    -1e-5
+)  # a row is infeasible if no point has this margin: less than rounding can change
 ROUNDING = 2.0**-22  # of a value: what storing it as float32 may change
 
 
@@ -99,7 +101,7 @@ class Actionable(LocalMixin, BaseCounterfactualMethod):
         drift = (sets[:, 0] - recourse.points(chosen.offset[:, 0], chosen.option[:, 0])).abs()
         kept = (drift <= ROUNDING * (1 + query.x.abs())).all(1) & ok[:, 0]
         cost = torch.where(kept.cpu(), cost, torch.nan)
-        infeasible = self._hopeless(query, chosen)
+        infeasible = self._infeasible(query, chosen)
         proved = torch.as_tensor(np.where(np.isfinite(bound), bound, np.nan))
         x = torch.where(ok[:, :1], sets[:, 0], torch.full_like(query.x, torch.nan))
         sets = torch.where(ok[..., None], sets, torch.full_like(sets, torch.nan))
@@ -143,13 +145,13 @@ class Actionable(LocalMixin, BaseCounterfactualMethod):
             good.append(known & ok)
         return torch.stack(parts, 1), torch.stack(good, 1)
 
-    def _hopeless(self, query: Query, chosen: Chosen) -> Tensor:
+    def _infeasible(self, query: Query, chosen: Chosen) -> Tensor:
         """Tell (n,) for which rows not even the smallest margin can be reached."""
         out = torch.zeros(len(query), dtype=torch.bool)
         lost = np.flatnonzero(chosen.infeasible)
         if len(lost):
             rows = torch.as_tensor(lost, device=query.x.device)
-            part = self._recourse(query.select(rows), HOPELESS)
+            part = self._recourse(query.select(rows), INFEASIBLE)
             again = cheapest_choices(
                 part.programs, nodes=self.nodes, expired=lambda: query.budget.expired
             )

@@ -18,10 +18,10 @@ from cel.search.streams import RowStreams
 
 __all__ = ["GeneticSettings", "genetic_sets"]
 
-_INVALID = 1e6  # price of a row without the wanted outcome, on top of its hinge
+_INVALID = 1e6  # cost of a row without the wanted outcome, on top of its hinge
 _FROM_FIRST, _FROM_SECOND = 0.4, 0.8  # shares of a child's features, cumulated
 _LOOKS = (0.5, 0.6, 0.75, 1.0)  # shares of the children, cheapest first, shown to the model
-_PART = 8192  # people of one search: small enough for the cache
+_PART = 8192  # individuals of one search: small enough for the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def genetic_sets(
 
     The population of 10 k rows starts from near rows of the target class and random ones. The
     fittest k survive, parents come from the fitter half; a child takes each feature from one
-    parent (40 %), the other (40 %) or a random draw (20 %). A row ends when the mean price of its
+    parent (40 %), the other (40 %) or a random draw (20 %). A row ends when the mean cost of its
     fittest k has not fallen for `patience` generations, or `give_up` if some are not valid.
     """
     parts = torch.split(query.rows(), max(1, _PART // (10 * settings.k)))
@@ -56,18 +56,20 @@ def _of_part(
 ) -> Tensor:
     """Return the sets (a, k, d) of some rows."""
     search = _Evolution(query, train, weight, settings)
-    people, price = evolve(
+    population, cost = evolve(
         search, query.rng, generations=settings.generations, budget=query.budget
     )
-    late = price.isinf()
+    late = cost.isinf()
     row, _ = late.nonzero(as_tuple=True)
-    price[late] = search.judged(people[late], search.cheapness(people, query.rows())[late], row)
-    return best_distinct(people, price, price < _INVALID, settings.k)
+    cost[late] = search.judged(
+        population[late], search.cheapness(population, query.rows())[late], row
+    )
+    return best_distinct(population, cost, cost < _INVALID, settings.k)
 
 
 @dataclass(frozen=True, eq=False)
 class _Evolution:
-    """The search of some rows. Prices are float64: those of invalid people are large."""
+    """The search of some rows. Costs are float64: those of invalid individuals are large."""
 
     query: Query
     train: TrainRows | None
@@ -81,22 +83,24 @@ class _Evolution:
         return Sampler.of(self.query.region)
 
     def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
-        """Return near rows and random ones, and their prices."""
+        """Return near rows and random ones, and their costs."""
         query, k = self.query, self.settings.k
-        people = _first_people(query, self.train, self.sampler, 10 * k, stream)
-        nothing = torch.full(people.shape[:2], torch.nan, dtype=torch.float64).to(people.device)
-        return self.fittest(people[:, :0], nothing[:, :0], people, nothing, query.rows())
+        population = _first_population(query, self.train, self.sampler, 10 * k, stream)
+        nothing = torch.full(population.shape[:2], torch.nan, dtype=torch.float64).to(
+            population.device
+        )
+        return self.fittest(population[:, :0], nothing[:, :0], population, nothing, query.rows())
 
     def breed(
-        self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
+        self, population: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
     ) -> tuple[Tensor, Tensor]:
-        """Return the fittest k and their children, and their prices."""
+        """Return the fittest k and their children, and their costs."""
         k = self.settings.k
-        children, known = _children(self.sampler, people, worth, rows, stream, 9 * k)
-        return self.fittest(people[:, :k], worth[:, :k], children, known, rows)
+        children, known = _children(self.sampler, population, worth, rows, stream, 9 * k)
+        return self.fittest(population[:, :k], worth[:, :k], children, known, rows)
 
     def goal(self, worth: Tensor, rows: Tensor) -> Tensor:
-        """Return the mean price of the fittest k."""
+        """Return the mean cost of the fittest k."""
         return worth[:, : self.settings.k].mean(1)
 
     def open(self, worth: Tensor, stale: Tensor, rows: Tensor) -> Tensor:
@@ -114,11 +118,11 @@ class _Evolution:
     def fittest(
         self, elders: Tensor, known: Tensor, children: Tensor, worth: Tensor, rows: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return elders (a, e, d) and children (a, c, d), fittest first, and prices (a, e + c).
+        """Return elders (a, e, d) and children (a, c, d), fittest first, and costs (a, e + c).
 
         The half that counts is found without asking the model about all: children that are copies
-        have a price already (`worth`, else NaN), and the cheapest are judged first. Where they
-        and the elders give enough valid people, all others are dearer; they get an infinite price.
+        have a cost already (`worth`, else NaN), and the cheapest are judged first. Where they
+        and the elders give enough valid individuals, all others are dearer; they cost infinity.
         """
         (a, count), half = children.shape[:2], 5 * self.settings.k
         if not elders.shape[1] or self.leaves_region:
@@ -127,7 +131,7 @@ class _Evolution:
             children = seen.reshape(children.shape)
         base = self.cheapness(children, rows)
         order = base.argsort(dim=1, stable=True)
-        price = torch.full_like(base, torch.inf)
+        cost = torch.full_like(base, torch.inf)
         here, shown = torch.arange(a, device=rows.device), [0, *(int(s * count) for s in _LOOKS)]
         for start, stop in pairwise(shown):
             part = order[:, start:stop]
@@ -136,52 +140,57 @@ class _Evolution:
             new = values.isnan()
             one, child = at[0][new], at[1][new]
             values[new] = self.judged(children[one, child], base[one, child], rows[one])
-            price[at] = values
-            valid = (price < _INVALID).sum(1) + (known < _INVALID).sum(1)
+            cost[at] = values
+            valid = (cost < _INVALID).sum(1) + (known < _INVALID).sum(1)
             here = (valid < half).nonzero()[:, 0]
-        people, price = torch.cat([elders, children], 1), torch.cat([known, price], 1)
-        price, order = price.sort(dim=1, stable=True)
-        return people.gather(1, order[..., None].expand_as(people)), price
+        population, cost = torch.cat([elders, children], 1), torch.cat([known, cost], 1)
+        cost, order = cost.sort(dim=1, stable=True)
+        return population.gather(1, order[..., None].expand_as(population)), cost
 
     def cheapness(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return a weighted distance per feature + b share of changed features (a, b)."""
         query, p = self.query, len(self.query.region.space)
         distance = ((x - query.x[rows][:, None, :]).abs() * self.weight).sum(-1) / p
         changes = changed_count(query, x, rows) / p
-        price = self.settings.proximity_weight * distance + self.settings.sparsity_weight * changes
-        return price.to(torch.float64)
+        cost = self.settings.proximity_weight * distance + self.settings.sparsity_weight * changes
+        return cost.to(torch.float64)
 
     def judged(self, x: Tensor, base: Tensor, rows: Tensor) -> Tensor:
-        """Return the price (m,) of points (m, d): `base`, or the hinge of invalid ones."""
+        """Return the cost (m,) of points (m, d): `base`, or the hinge of invalid ones."""
         margin = self.query.model.margin(x, self.query.target[rows])
         return torch.where(margin >= MARGIN, base, _INVALID + torch.relu(MARGIN - margin))
 
 
-def _first_people(
+def _first_population(
     query: Query, train: TrainRows | None, sampler: Sampler, size: int, stream: RowStreams
 ) -> Tensor:
     """Return (n, size, d): near rows of the target class first, random ones to fill up."""
-    people = query.x[:, None, :].repeat(1, size, 1)
+    population = query.x[:, None, :].repeat(1, size, 1)
     if train is not None:
         half = size // 2
-        people[:, :half] = near_rows(query, train, query.rows(), half)
-    same = (people == query.x[:, None, :]).all(-1, keepdim=True)
-    return torch.where(same, sampler.everything(people, query.rows(), stream), people)
+        population[:, :half] = near_rows(query, train, query.rows(), half)
+    same = (population == query.x[:, None, :]).all(-1, keepdim=True)
+    return torch.where(same, sampler.everything(population, query.rows(), stream), population)
 
 
 def _children(
-    sampler: Sampler, people: Tensor, price: Tensor, rows: Tensor, stream: RowStreams, count: int
+    sampler: Sampler,
+    population: Tensor,
+    cost: Tensor,
+    rows: Tensor,
+    stream: RowStreams,
+    count: int,
 ) -> tuple[Tensor, Tensor]:
     """Mix the features of two parents from the fitter half and some random draws.
 
     Returns:
-        children (a, count, d), and their prices (a, count) where they are copies of a parent
-        whose price is known, NaN elsewhere.
+        children (a, count, d), and their costs (a, count) where they are copies of a parent
+        whose cost is known, NaN elsewhere.
     """
-    size, d = people.shape[1:]
+    size, d = population.shape[1:]
     half = max(1, size // 2)
     chosen = [stream.integers(half, count) for _ in range(2)]
-    first, second = (people.gather(1, c[..., None].expand(-1, -1, d)) for c in chosen)
+    first, second = (population.gather(1, c[..., None].expand(-1, -1, d)) for c in chosen)
     region = sampler.region
     fate = stream.uniform(count, len(region.space))
     # What is left of a fate beyond the parents' shares is uniform again.
@@ -189,7 +198,7 @@ def _children(
     fate = fate[..., region.layout.owner]
     child = torch.where(fate < _FROM_FIRST, first, second)
     child = torch.where(fate < _FROM_SECOND, child, fresh)
-    worth = torch.full_like(price, torch.nan)[:, :1].expand(-1, count)
+    worth = torch.full_like(cost, torch.nan)[:, :1].expand(-1, count)
     for parent, which in zip((first, second), chosen, strict=True):
-        worth = torch.where((child == parent).all(-1), price.gather(1, which), worth)
+        worth = torch.where((child == parent).all(-1), cost.gather(1, which), worth)
     return child, worth.masked_fill(worth.isinf(), torch.nan)

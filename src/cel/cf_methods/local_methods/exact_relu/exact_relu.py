@@ -30,7 +30,7 @@ from cel.space.distances import mad_scale
 __all__ = ["ExactReLU"]
 
 NEAR = 1.05 * MARGIN  # aimed at first; rounding spoils few answers
-HOPELESS = 1e-5  # a row is infeasible only if margins miss 0 by more than this
+INFEASIBLE = 1e-5  # a row is infeasible only if margins miss 0 by more than this
 ROUNDING = 16  # times what 32 bits change in the scores of the rows themselves
 STORED = 2.0**-22  # of a value: what storing it as float32 may change
 
@@ -143,7 +143,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
         bound = torch.as_tensor(np.where(np.isfinite(whole.bound), whole.bound, np.nan))
         return Answer(
             x=whole.x,
-            infeasible=torch.as_tensor(self._hopeless(query, view, lost)).to(query.x.device),
+            infeasible=torch.as_tensor(self._infeasible(query, view, lost)).to(query.x.device),
             bound=bound,
             proof=proof_of(torch.as_tensor(whole.cost), bound, self.gap),
             logs={"proof_scope": view.scope(query.region.space), "nodes": int(whole.nodes.sum())},
@@ -184,7 +184,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
             search.begin_at(known.detach().double().cpu(), *recourse.choices(known))
         return search.run()
 
-    def _hopeless(self, query: Query, view: ReluView, lost: np.ndarray) -> np.ndarray:
+    def _infeasible(self, query: Query, view: ReluView, lost: np.ndarray) -> np.ndarray:
         """Tell (n,) for which of the lost rows not even a margin of 0 can be reached."""
         out = np.zeros(len(query), dtype=bool)
         rows = np.flatnonzero(lost)
@@ -192,7 +192,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
             part = query.select(torch.as_tensor(rows, device=query.x.device))
             exact = view.scores(part.x)
             error = (part.model.scores(part.x).double().cpu() - exact).abs().amax()
-            aim = -(HOPELESS + ROUNDING * float(error))
+            aim = -(INFEASIBLE + ROUNDING * float(error))
             proof = self._search(part, view, self._recourse(part), aim, None)
             out[rows] = np.isinf(proof.bound)
         return out

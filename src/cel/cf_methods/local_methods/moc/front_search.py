@@ -19,9 +19,9 @@ from cel.search.variation import Variation, changed, tournament
 
 __all__ = ["FrontSettings", "Fronts", "Reference", "front_of", "shortfall"]
 
-_LEAST = 1e-6  # shortfall of people that miss the margin by rounding only
+_LEAST = 1e-6  # shortfall of individuals that miss the margin by rounding only
 _CHANCE = (0.01, 0.99)  # of a feature to differ at first, from the flattest curve to the steepest
-_PART = 8192  # people of one search: small enough for the cache
+_PART = 8192  # individuals of one search: small enough for the cache
 _PAIRS = 2**22  # distances to known rows that exist at a time
 
 
@@ -72,10 +72,10 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fronts:
-    """What was found for n rows, fittest people first.
+    """What was found for n rows, fittest individuals first.
 
     Attributes:
-        x: (n, mu, d) people.
+        x: (n, mu, d) individuals.
         values: (n, mu, 4) shortfall, distance to the row, changed features, distance to data.
         first: (n, mu) bool, whether a person is in the first front.
     """
@@ -142,7 +142,7 @@ class _FrontSearch:
         return DominatedVolume(torch.stack([*worst, whole / 2], 1))
 
     def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
-        """Return people whose features differ the likelier, the more they matter; and donors."""
+        """Return individuals, whose features differ the likelier the more they matter; donors."""
         query, mu, rows = self.query, self.settings.mu, self.query.rows()
         sampler = self.vary.sampler
         chance = self.vary.columns(self.chance()[:, None, :])
@@ -192,13 +192,13 @@ class _FrontSearch:
         return known.x[place[:, again]]
 
     def breed(
-        self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
+        self, population: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
     ) -> tuple[Tensor, Tensor]:
-        """Return the fittest of people and children."""
+        """Return the fittest of population and children."""
         s, vary = self.settings, self.vary
         pairs = (s.mu + 1) // 2
         chosen = tournament(stream, s.mu, 2 * pairs)
-        parents = people.gather(1, chosen[..., None].expand(-1, -1, people.shape[2]))
+        parents = population.gather(1, chosen[..., None].expand(-1, -1, population.shape[2]))
         both = vary.cross(
             parents[:, :pairs], parents[:, pairs:], stream, pair=s.p_rec, gene=s.p_rec_gen
         )
@@ -207,10 +207,10 @@ class _FrontSearch:
         x = vary.inside(vary.reset(x, rows, stream, s.p_use_orig), rows)
         values = self.values(x, rows)
         self.volume.add(values, rows)
-        return self.fittest(torch.cat([people, x], 1), torch.cat([worth, values], 1))
+        return self.fittest(torch.cat([population, x], 1), torch.cat([worth, values], 1))
 
     def values(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the four objectives (a, m, 4) of people (a, m, d)."""
+        """Return the four objectives (a, m, 4) of individuals (a, m, d)."""
         query, m = self.query, x.shape[1]
         flat, source = x.flatten(0, 1), rows.repeat_interleave(m)
         missing = shortfall(query, query.model.scores(flat), source)
@@ -222,7 +222,7 @@ class _FrontSearch:
         return torch.stack(parts, -1)
 
     def fittest(self, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mu fittest of people (a, m, d) and their values, fittest first."""
+        """Return the mu fittest of individuals (a, m, d) and their values, fittest first."""
         mu, limit = self.settings.mu, self.settings.penalty
         copy = _copies(x)
         seen = values.masked_fill(copy[..., None], torch.inf)
@@ -254,7 +254,7 @@ class _FrontSearch:
 
 
 def _copies(x: Tensor) -> Tensor:
-    """Tell (a, m) which people (a, m, d) equal an earlier one."""
+    """Tell (a, m) which individuals (a, m, d) equal an earlier one."""
     keys = row_keys(x.flatten(0, 1), 0).reshape(x.shape[:2])
     same, order = keys.sort(dim=1, stable=True)
     again = torch.zeros_like(same, dtype=torch.bool)

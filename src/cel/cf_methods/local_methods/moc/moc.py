@@ -33,12 +33,12 @@ class MOC(LocalMixin, BaseCounterfactualMethod):
     nearest training rows. At first a feature differs from the row with a probability that grows
     with the spread of the prediction along it. Children mix two parents, mutate, and give some
     features back to the row. People survive by front, then by how lonely they are among objectives
-    and features. The people of the first front that have the outcome are kept in `x_sets`, and
+    and features. Individuals of the first front that have the outcome are kept in `x_sets`, and
     the nearest of them is put forward; `logs["front"]` holds the objectives of the whole front.
 
     Args:
         model: any predictor.
-        mu: people per row.
+        mu: individuals per row.
         generations: most generations.
         patience: generations without growth of the dominated volume after which a row ends; None
             to use all.
@@ -48,9 +48,9 @@ class MOC(LocalMixin, BaseCounterfactualMethod):
         p_mut_gen: probability that a feature of it does.
         p_use_orig: probability that a feature of a child is given back to the row.
         k: training rows to which likeness is measured.
-        penalty: people that miss the outcome by more end in the last fronts; None for none.
-        donors: share of the first people that are near training rows with the outcome.
-        ice_points: values of each feature that are tried for the first people.
+        penalty: individuals that miss the outcome by more end in the last fronts; None for none.
+        donors: share of the first individuals that are near training rows with the outcome.
+        ice_points: values of each feature that are tried for the first individuals.
         max_rows: training rows kept for the last objective, drawn once; None for all.
         **options: see `Options`.
 
