@@ -86,7 +86,7 @@ def nearest_elastic(
     fall = (scale * low.clamp(max=0) - weight, scale * high.clamp(max=0) - weight)
     parts = (rise,) if pull is None else (rise, fall)
     starts, ends = (
-        torch.cat([_as_price(part[i] - ahead, w) for part in parts], 1) for i in (0, 1)
+        torch.cat([_as_dual(part[i] - ahead, w) for part in parts], 1) for i in (0, 1)
     )
     slope = (w.square() / scale).repeat(1, len(parts))
     dual = _dual_at(starts, ends, slope, gap - (w * offset(torch.zeros_like(gap))).sum(1))
@@ -141,7 +141,7 @@ def _along(
     return low.clamp(min=-FAR), high.clamp(max=FAR), torch.where(up, shift, -shift)
 
 
-def _as_price(distance: Tensor, w: Tensor) -> Tensor:
+def _as_dual(distance: Tensor, w: Tensor) -> Tensor:
     """Return the dual value at which a column has moved so far; 0 for columns that cannot help."""
     dual = distance.clamp(min=0) / w.abs().clamp(min=1e-300)
     return torch.where(w != 0, dual, torch.zeros_like(dual))
