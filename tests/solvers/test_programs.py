@@ -201,4 +201,4 @@ def test_programs_without_columns_that_cannot_move_have_the_same_solutions():
     assert (lean.delta[fixed] == 0).all()
     at = full.feasible
     torch.testing.assert_close(full.delta[at], lean.delta[at], atol=1e-6, rtol=0)
-    torch.testing.assert_close(full.price[at], lean.price[at], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(full.dual[at], lean.dual[at], atol=1e-4, rtol=1e-4)

@@ -85,9 +85,7 @@ def nearest_elastic(
     rise = (scale * low.clamp(min=0) + weight, scale * high.clamp(min=0) + weight)
     fall = (scale * low.clamp(max=0) - weight, scale * high.clamp(max=0) - weight)
     parts = (rise,) if pull is None else (rise, fall)
-    starts, ends = (
-        torch.cat([_as_dual(part[i] - ahead, w) for part in parts], 1) for i in (0, 1)
-    )
+    starts, ends = (torch.cat([_as_dual(part[i] - ahead, w) for part in parts], 1) for i in (0, 1))
     slope = (w.square() / scale).repeat(1, len(parts))
     dual = _dual_at(starts, ends, slope, gap - (w * offset(torch.zeros_like(gap))).sum(1))
     delta = offset(dual)
