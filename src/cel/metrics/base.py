@@ -232,6 +232,7 @@ def metric(
         def rise(ev):
             return ev.cf[:, 0] - ev.x[:, 0]
 
+    >>> from cel.metrics import METRICS
     >>> METRICS.get("l2").arrow
     '↓'
     """

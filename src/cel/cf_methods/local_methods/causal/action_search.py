@@ -169,8 +169,8 @@ def _linear_part(problem: ActionProblem, sets: Tensor, rows: Tensor, out: Action
     lax[:, : _classes(problem)] -= AIM  # the boundary itself
     corner = torch.maximum(w * low[:, None, :], w * high[:, None, :]).sum(2)
     empty = (corner < lax - 1e-9 * (1 + lax.abs())).any(1)
-    empty |= proved_empty(w, lax, low, high, best.price)
-    extra = best.price[:, : _classes(problem)].sum(1) * (AIM - MARGIN)
+    empty |= proved_empty(w, lax, low, high, best.dual)
+    extra = best.dual[:, : _classes(problem)].sum(1) * (AIM - MARGIN)
     cheap = ((best.delta.abs() * price).sum(1) - extra).masked_fill(empty, torch.inf)
     cheap = torch.where(best.feasible | empty, cheap, torch.nan)  # nothing is known
     least = cheap.reshape(n, s).amin(1)
