@@ -70,3 +70,31 @@ def test_shards_partition_the_blocks(tiny):
     assert sorted(b.label for p in parts for b in p) == sorted(b.label for b in plan.blocks)
     with pytest.raises(ConfigError, match="shard 4/3"):
         plan.shard(4, 3)
+
+
+def test_earlier_scores_stay_until_new_settings_have_theirs(tmp_path):
+    """A cell that failed or was not finished does not take the place of an earlier score."""
+    from cel.benchmark import Store, load_suite, make_plan
+    from cel.benchmark.runner import keep_earlier
+
+    base = {"name": "own", "datasets": ["moons"], "folds": [0, 1], "classifiers": {"lr": {}}}
+
+    def plan(**params):
+        methods = {"near": {"method": "wachter", "params": params}}
+        return make_plan(load_suite(base | {"methods": methods}))
+
+    def score(cells):
+        for cell in cells:
+            with store.writing("score", cell.score_key, {}) as folder:
+                (folder / "scores.json").write_text("{}")
+
+    store = Store(tmp_path / "r")
+    earlier, now = plan(), plan(distance="l2")
+    assert keep_earlier(store, now, earlier, now) is now  # nothing is lost
+    score(earlier.cells)
+    assert keep_earlier(store, now, earlier, now).suite == earlier.suite
+    score(now.cells[:1])
+    assert keep_earlier(store, now, earlier, now).suite == earlier.suite
+    assert keep_earlier(store, now, earlier, now.shard(1, 2)) is now  # the rest was not asked for
+    score(now.cells[1:])
+    assert keep_earlier(store, now, earlier, now) is now

@@ -16,7 +16,7 @@ from typing import Any
 import cel
 from cel.benchmark.collect import state_of, write_scores
 from cel.benchmark.named import import_folders
-from cel.benchmark.plan import MethodFacts, Plan, make_plan
+from cel.benchmark.plan import Cell, MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
 from cel.benchmark.shelf import Shelf
 from cel.benchmark.spec import Suite, load_suite
@@ -235,15 +235,22 @@ def run(
 
                 run_on_dask(part, store.root, address, jobs, device, record)
     finally:  # the table of what is finished is there after an interruption, too
-        kept = keep_earlier(store, whole, earlier)
+        kept = keep_earlier(store, whole, earlier, plan)
         write_scores(store, kept)
     return _summary(store, plan, count, time.perf_counter() - started)
 
 
-def keep_earlier(store: Store, whole: Plan, earlier: Plan | None) -> Plan:
-    """Give methods whose new settings failed their earlier settings back, if those have scores.
+def keep_earlier(store: Store, whole: Plan, earlier: Plan | None, asked: Plan) -> Plan:
+    """Give methods whose new settings failed, or were not finished, their earlier settings back.
 
-    What the new settings computed stays in the store; `cel run` with them finds it again.
+    That is, where those have scores. What the new settings computed stays in the store; `cel run`
+    with them finds it again.
+
+    Args:
+        store: of the run.
+        whole: what the folder is a run of now.
+        earlier: what it was a run of.
+        asked: the cells that this call was to compute.
     """
     if earlier is None or whole.suite.joined(earlier.suite) != whole.suite:
         return whole
@@ -251,7 +258,13 @@ def keep_earlier(store: Store, whole: Plan, earlier: Plan | None) -> Plan:
     changed = {m.label for m in whole.suite.methods if before.get(m.label, m) != m}
     scored = {c.method.label for c in earlier.cells if store.has("score", c.score_key)}
     failed = {c.method.label for c in whole.cells if store.failure(c.score_key) is not None}
-    back = changed & scored & failed
+    had = {_place(c) for c in earlier.cells if store.has("score", c.score_key)}
+    lost = {
+        c.method.label
+        for c in asked.cells
+        if _place(c) in had and not store.has("score", c.score_key)
+    }
+    back = changed & ((scored & failed) | lost)
     if not back:
         return whole
     methods = tuple(before[m.label] if m.label in back else m for m in whole.suite.methods)
@@ -259,6 +272,10 @@ def keep_earlier(store: Store, whole: Plan, earlier: Plan | None) -> Plan:
     store.write_json("suite.json", plan.suite.to_dict())
     store.log("kept_earlier", methods=sorted(back))
     return plan
+
+
+def _place(cell: Cell) -> tuple[str, int, str, str]:
+    return cell.dataset, cell.fold, cell.model, cell.method.label
 
 
 def _earlier(store: Store) -> Plan | None:
