@@ -24,9 +24,12 @@ from cel.search import bisect_to_boundary, revert_features
 from cel.search.boundary import Test
 from cel.search.gradient import RowFunction
 from cel.search.pool import Distance, Pool
+from cel.search.relu_bounds import margin_floors
 from cel.space import FeatureSpace
 
 __all__ = ["RobustNearest"]
+
+ROWS = 1024  # training rows that are tested together
 
 
 class RobustNearest(LocalMixin, BaseCounterfactualMethod):
@@ -41,8 +44,9 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
     - "stability" (T-Rex): `mean(p(x_i) - |p(x') - p(x_i)|) >= tau` over noisy copies x_i of x',
       p the probability of the class. It needs predictions only and certifies nothing.
 
-    Training rows count where the region of the row puts them. The nearest one that passes is
-    found exactly; with `optimal` it is then moved towards the row, and features are given back,
+    Training rows are tested once, where they are (for "delta"); those that pass count where the
+    region of the row puts them, and are tested again there. The nearest one that passes is found
+    exactly; with `optimal` it is then moved towards the row, and features are given back,
     as long as the test is passed.
 
     Args:
@@ -65,6 +69,7 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "robust_nearest"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.TRAIN_ROWS})
     reference = "Jiang et al., AAAI 2023 and AIJ 2024; Hamman et al., ICML 2023"
     _copies: ClassVar[int] = 120
@@ -98,7 +103,22 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
 
     def _fit(self, train: TrainRows) -> None:
         x, y = train.x.to(self._device()), train.y.to(self._device())
-        self.pool_ = Pool.of(x, y, self.space_, self.distance)
+        self.pool_ = Pool.of(x, y, self.space_, self.distance, among=self._certified(x, y))
+
+    def _certified(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """Return (m,) which training rows are certified where they are; None: ask for each."""
+        view = ModelView(self.model).relu() if self.test == "delta" else None
+        if view is None:
+            return None
+        own, outputs = y.cpu(), len(view.layers[-1][1])
+        eye = torch.eye(outputs, dtype=torch.float64)
+        good = torch.zeros(len(x), dtype=torch.bool)
+        for rows in torch.split(torch.arange(len(x)), ROWS):
+            mix = eye[own[rows]][:, None] - eye
+            floors = margin_floors(view.layers, x[rows].double().cpu(), mix, self.delta)
+            floors = floors.scatter(1, own[rows][:, None], torch.inf)
+            good[rows] = (floors > 0).all(1)
+        return good.to(x.device)
 
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
