@@ -6,12 +6,14 @@ More of them: CEL_FRONTDOOR_EXAMPLES=20000 pytest tests/frontdoor/test_random_ta
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -252,3 +254,140 @@ def _same(a, b):
 @given(cases())
 def test_answers_keep_every_promise(case):
     check(case, explain(case))
+
+
+# -- the call: cheap examples, many of them ----------------------------------------------------
+
+CALLS = int(os.environ.get("CEL_FRONTDOOR_EXAMPLES", "25"))
+CHEAP = ["float", "cents", "int", "Int64", "float with gaps", "large int", "text", "bool"]
+CHEAP += ["ordered"]
+
+
+@st.composite
+def calls(draw):
+    """Draw a small table, keywords, a wish and a method that costs little."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = draw(st.lists(st.sampled_from(CHEAP), min_size=2, max_size=4))
+    frame = pd.DataFrame({f"c{i} {k}": KINDS[k](rng) for i, k in enumerate(kinds)}).head(24)
+    labels = WISHES[draw(st.sampled_from(sorted(WISHES)))]
+    model = Scored(frame, rng, labels, soft=True)
+    space = infer_space(frame)
+    numbers = [f.name for f in space if f.kind in ("continuous", "integer")]
+    words = [f.name for f in space if f.kind == "categorical"]
+    rules = {"immutable": draw(st.lists(st.sampled_from(list(frame)), max_size=1))}
+    for name in numbers:
+        kind = draw(st.sampled_from(["", "", "increasing", "decreasing", "ranges"]))
+        if kind == "ranges":
+            known = np.sort(_numbers(frame[name])[~np.isnan(_numbers(frame[name]))])
+            rules.setdefault("ranges", {})[name] = (float(known[3]), float(known[-3]))
+        elif kind:
+            rules.setdefault(kind, []).append(name)
+    for name in words:
+        if draw(_rarely()):
+            rules.setdefault("allowed", {})[name] = [space[name].categories[-1]]
+    if len(numbers) > 1 and draw(_rarely()):
+        rules["relations"] = [f"`{numbers[0]}` <= `{numbers[1]}` + {abs(rng.normal()):.2f}"]
+    if draw(st.booleans()):
+        rules["max_changes"] = draw(st.integers(1, 2))
+    if draw(_rarely()):
+        rules["weights"] = {next(iter(frame)): 7.0}
+    wish = draw(st.sampled_from(["plain", "sure", "set", "each"]))
+    sure = draw(st.sampled_from([0.4, 0.7]))
+    method = draw(st.sampled_from(["nearest", "nearest", "nearest", "nice"]))
+    rows = frame[model(frame) < 0.4].head(draw(st.integers(1, 4)))
+    return frame, model, rows, rules, wish, sure, method
+
+
+def wished(wish, sure, model, rows):
+    """Return the target, and the probability that answers must have at least."""
+    yes = model.labels[1]
+    return {
+        "plain": (yes, 0.5),
+        "sure": ({yes: sure}, sure),
+        "set": ({yes}, 0.5),
+        "each": ([cel.Target.probability(yes, sure)] * len(rows), sure),
+    }[wish]
+
+
+def keeps(rules, before, after):
+    for name in rules["immutable"]:
+        assert _same(before[name], after[name]).all()
+    for kind, sign in (("increasing", 1), ("decreasing", -1)):
+        for name in rules.get(kind, []):
+            step = sign * (_numbers(after[name]) - _numbers(before[name]))
+            assert (np.isnan(step) | (step >= 0)).all()
+    for name, (low, high) in rules.get("ranges", {}).items():
+        new = _numbers(after[name])
+        slack = 1e-9 * max(abs(low), abs(high), 1)
+        assert (np.isnan(new) | ((new >= low - slack) & (new <= high + slack))).all()
+    for name, labels in rules.get("allowed", {}).items():
+        assert (_same(before[name], after[name]) | after[name].isin(labels).to_numpy()).all()
+    for text in rules.get("relations", []):
+        left, right, room = re.fullmatch(r"`(.+)` <= `(.+)` \+ (.+)", text).groups()
+        new, old = (_numbers(f[left]) - _numbers(f[right]) - float(room) for f in (after, before))
+        slack = 1e-6 * np.fmax(np.abs(_numbers(after[left])), 1)
+        assert (np.isnan(new) | (new <= np.fmax(np.nan_to_num(old), 0.0) + slack)).all()
+    if "max_changes" in rules:
+        moved = np.stack([~_same(before[c], after[c]) for c in after], 1).sum(1)
+        assert (moved <= rules["max_changes"]).all()
+
+
+def check_call(case, **more):
+    frame, model, rows, rules, wish, sure, method = case
+    if not len(rows):
+        return
+    target, least = wished(wish, sure, model, rows)
+    try:
+        explainer = cel.Explainer(
+            model.__call__,
+            frame,
+            classes=list(model.labels),
+            target=target,
+            method=method,
+            **rules,
+        )
+    except cel.CelError as error:
+        if "contradict" in str(error) or "no background row" in str(error):
+            return
+        raise
+    result = explainer.explain(rows, **more)
+    assert "error" not in result.counts(), result.reasons
+    answers = result.to_frame()
+    before = rows.loc[answers.index]
+    assert answers.dtypes.to_dict() == rows.dtypes.to_dict()
+    keeps(rules, before, answers)
+    if len(answers):
+        assert (model(answers) >= least).all()
+    told = set(zip(map(str, result.changes()["row"]), result.changes()["feature"], strict=True))
+    moved = {(str(i), c) for c in answers for i in before.index[~_same(before[c], answers[c])]}
+    assert moved == told
+
+
+def _many(number):
+    return settings(
+        max_examples=number,
+        deadline=None,
+        derandomize="CEL_FRONTDOOR_EXAMPLES" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+
+
+@_many(CALLS)
+@given(calls())
+def test_the_call_keeps_every_promise(case):
+    check_call(case)
+
+
+@pytest.mark.slow
+@_many(1000)
+@given(calls())
+def test_a_thousand_calls_keep_every_promise(case):
+    check_call(case)
+
+
+@pytest.mark.slow
+@_many(50)
+@given(calls(), st.integers(1, 3))
+def test_the_portfolio_keeps_every_promise(case, n):
+    check_call((*case[:-1], "auto"), n=n)
