@@ -215,6 +215,26 @@ def test_consequences_stay_inside_their_bounds(deviation):
     deviation.relative(cost, wanted, oracle="by hand", limit=1e-3)
 
 
+def test_bounds_of_consequences_are_part_of_the_programs(deviation):
+    """An effect that cannot be held ends at its bound; the rest is done by the dearer feature."""
+    space = FeatureSpace(
+        (
+            Feature(name="x0", columns=(0,), lower=-5, upper=5),
+            Feature(name="x1", columns=(1,), lower=-5, upper=1, actionable=False),
+            Feature(name="x2", columns=(2,), lower=-5, upper=5),
+        )
+    )
+    scm = StructuralModel(space, {"x1": Mechanism.linear({"x0": 3.0})})
+    model = two_classes([1.0, 0.0, 0.5], -1.5)
+    x = np.array([[0.0, 0.1, 0.0], [0.2, 0.4, 0.3]], dtype=np.float32)
+    result = CausalRecourse(model, space=space, scm=scm).fit(x).explain(x, target=1)
+    assert result.proof.tolist() == ["within_gap", "within_gap"]
+    first = (1 - x[:, 1].astype(np.float64)) / 3
+    rest = (1.5 + 1e-4 - x[:, 0] - first - 0.5 * x[:, 2]) / 0.5
+    cost = [sum(map(abs, r.values())) / 10 for r in result.logs["action"]]
+    deviation.relative(cost, (first + rest) / 10, oracle="by hand", limit=1e-3)
+
+
 def test_what_cannot_be_acted_on_changes_as_a_consequence_only():
     space = wide(2, x1={"actionable": False})
     scm = StructuralModel(space, {"x1": Mechanism.linear({"x0": 0.5})})
@@ -246,6 +266,9 @@ def test_rows_that_no_action_helps_are_proved_infeasible():
     assert method.explain(x, target=1).status.tolist() == ["found", "found"]
     method = CausalRecourse(two_classes([1.0, 1.0], -2.1), space=space, scm=scm).fit(x)
     assert method.explain(x, target=1).status.tolist() == ["infeasible", "infeasible"]
+    # The best corner has the class, but not by the margin that is asked for: nothing is proved.
+    method = CausalRecourse(two_classes([1.0, 1.0], -1.99995), space=space, scm=scm).fit(x)
+    assert method.explain(x, target=1).status.tolist() == ["not_found", "not_found"]
 
 
 def test_equations_of_the_generated_people_are_learnt(deviation):

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from cel.cf_methods.query import MARGIN, Query
 from cel.cf_methods.tangent.margins import AIM, class_margins
-from cel.solvers import Demands, linearised_search, nearest_all, proved_empty
+from cel.solvers import (
+    Demands,
+    Nearest,
+    linearised_search,
+    nearest_all,
+    nearest_l1,
+    proved_empty,
+)
 from cel.solvers.least_change import row_jacobian
 from cel.space.causal import StructuralModel
 from cel.space.region import Region
@@ -21,6 +28,7 @@ __all__ = ["ActionProblem", "Actions", "linear_actions", "sets_of_actions", "tan
 _FEW = 3  # features cut at a time where all combinations are too many
 _PART = 2**14  # rows times sets that are solved together
 _LONGER = (1.0, 1.0005, 1.005, 1.02, 1.1, 1.5)  # of an action that rounding made too short
+_MET = 1e-9  # of the largest coefficient: demands missed by rounding alone
 _SLACK = 1e-7  # of a bound: what rounding may have cost
 
 
@@ -163,8 +171,8 @@ def _linear_part(problem: ActionProblem, sets: Tensor, rows: Tensor, out: Action
     w, gap = _demands(problem, sets, source, which)
     low, high = (t.double() for t in problem.box(source, sets[which]))
     price = (1 / problem.scale).double()
-    best = nearest_all(w, gap, low, high, l1=price, square=0.0)
-    floor = (best.delta.abs() * price).sum(1).masked_fill(~best.feasible, torch.inf)
+    best, sure = _programs(w, gap, low, high, price, (n, s))
+    floor = (best.delta.abs() * price).sum(1).masked_fill(~best.feasible | ~sure, torch.inf)
     lax = gap.clone()
     lax[:, : _classes(problem)] -= AIM  # the boundary itself
     corner = torch.maximum(w * low[:, None, :], w * high[:, None, :]).sum(2)
@@ -178,6 +186,30 @@ def _linear_part(problem: ActionProblem, sets: Tensor, rows: Tensor, out: Action
     bound = (least * (1 - _SLACK)).to(out.bound)
     out.bound[rows] = torch.where(least.isfinite(), bound, torch.full_like(bound, torch.nan))
     _take_cheapest(problem, sets, rows, best.delta.reshape(n, s, -1), floor.reshape(n, s), out)
+
+
+def _programs(
+    w: Tensor, gap: Tensor, low: Tensor, high: Tensor, price: Tensor, shape: tuple[int, int]
+) -> tuple[Nearest, Tensor]:
+    """Solve the programs of n rows times s sets, and tell which answers meet all demands.
+
+    With one demand on the outcome its closed form comes first. What it costs is a floor of the
+    whole program, which is solved only where it may still be the cheapest of its row.
+    """
+    one = nearest_l1(w[:, 0], gap[:, 0], low, high, 1 / price)
+    met = ((w @ one.delta[..., None])[..., 0] - gap >= -_MET * w.abs().amax(2)).all(1)
+    floor = (one.delta.abs() * price).sum(1)
+    known = floor.masked_fill(~one.feasible | ~met, torch.inf).reshape(shape).amin(1)
+    rivals = floor < known.repeat_interleave(shape[1])
+    todo = (one.feasible & ~met & rivals).nonzero()[:, 0]
+    prices = torch.zeros_like(gap)
+    prices[:, 0] = one.price
+    delta, feasible, sure = one.delta.clone(), one.feasible.clone(), met | ~one.feasible
+    if len(todo):
+        many = nearest_all(w[todo], gap[todo], low[todo], high[todo], l1=price, square=0.0)
+        delta[todo], feasible[todo], prices[todo] = many.delta, many.feasible, many.price
+        sure[todo] = True
+    return Nearest(delta=delta, feasible=feasible, price=prices), sure
 
 
 def _take_cheapest(
