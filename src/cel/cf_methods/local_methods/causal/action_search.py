@@ -202,14 +202,14 @@ def _programs(
     known = floor.masked_fill(~one.feasible | ~met, torch.inf).reshape(shape).amin(1)
     rivals = floor < known.repeat_interleave(shape[1])
     todo = (one.feasible & ~met & rivals).nonzero()[:, 0]
-    prices = torch.zeros_like(gap)
-    prices[:, 0] = one.price
+    dual = torch.zeros_like(gap)
+    dual[:, 0] = one.dual
     delta, feasible, sure = one.delta.clone(), one.feasible.clone(), met | ~one.feasible
     if len(todo):
         many = nearest_all(w[todo], gap[todo], low[todo], high[todo], l1=price, square=0.0)
-        delta[todo], feasible[todo], prices[todo] = many.delta, many.feasible, many.price
+        delta[todo], feasible[todo], dual[todo] = many.delta, many.feasible, many.dual
         sure[todo] = True
-    return Nearest(delta=delta, feasible=feasible, price=prices), sure
+    return Nearest(delta=delta, feasible=feasible, dual=dual), sure
 
 
 def _take_cheapest(
