@@ -159,3 +159,18 @@ def test_classes_are_stratified(name):
         for part in (split.train, split.valid, split.test):
             counts = np.bincount(part.y, minlength=len(share))
             assert (np.abs(counts - share * len(part)) <= 2).all()
+
+
+def test_bounds_close_at_the_rows_inside_what_the_card_allows():
+    from cel.datasets.splits import within_range
+
+    space = FeatureSpace(
+        [
+            Feature(name="x", columns=(0,), lower=-np.inf, upper=0.8),
+            Feature(name="k", kind="integer", columns=(1,), lower=3, upper=9, step=1),
+            Feature(name="code", columns=(2,), lower=0.0, upper=1.0),
+        ]
+    )
+    rows = pd.DataFrame({"x": [0.2, 0.9], "k": [1, 5], "code": [-7.0, -7.0]})
+    found = {f.name: (f.lower, f.upper) for f in within_range(space, rows)}
+    assert found == {"x": (0.2, 0.8), "k": (3, 5), "code": (0.0, 1.0)}  # codes alone: the card's

@@ -1,6 +1,11 @@
 """C-CHVAE: shells and autoencoder."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
+import pytest
 import torch
 
 from cel.cf_methods.local_methods.cchvae import CCHVAE
@@ -103,3 +108,28 @@ def test_mixed_rows_are_answered_and_differ_from_each_other():
     assert result.found.mean() >= 0.75
     answers = result.x_cfs[result.found]
     assert len(np.unique(answers, axis=0)) == len(answers)
+
+
+ANSWERS = """
+import sys
+import numpy as np
+from cel.cf_methods.local_methods.cchvae import CCHVAE
+from cel.testing.problems import PROBLEMS
+
+problem = PROBLEMS["mixed"]()
+method = problem.fitted(CCHVAE, steps=200)
+np.savez(sys.argv[1], x=method.explain(problem.x, target=1).x_cfs)
+"""
+
+
+@pytest.mark.slow
+def test_answers_do_not_depend_on_the_instructions_of_the_processor(tmp_path):
+    """Training adds rounding up; with or without vector instructions the answers are the same."""
+    found = []
+    for name, setting in (("plain", {"ATEN_CPU_CAPABILITY": "default"}), ("vectors", {})):
+        env = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"} | setting
+        path = tmp_path / f"{name}.npz"
+        subprocess.run([sys.executable, "-c", ANSWERS, str(path)], env=env, check=True)
+        found.append(np.load(path)["x"])
+    assert np.isfinite(found[0]).any()
+    np.testing.assert_allclose(found[0], found[1], atol=1e-3, equal_nan=True)
