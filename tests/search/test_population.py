@@ -48,6 +48,14 @@ def test_fronts_equal_those_of_a_plain_peeling(levels):
         assert int((row < last).sum()) >= 20 or last == max(plain)
 
 
+def test_rows_with_enough_people_wait_for_no_other_row():
+    line = torch.arange(8.0)
+    chain = torch.stack([line, line], 1)
+    wide = torch.cat([torch.stack([line[:5], 4 - line[:5]], 1), chain[:3] + 5])
+    fronts = nondominated(torch.stack([chain, wide]), enough=5)
+    assert fronts.tolist() == [[0, 1, 2, 3, 4, 5, 5, 5], [0, 0, 0, 0, 0, 1, 1, 1]]
+
+
 def plain_crowding(values, front, apart):
     """The definition, front by front, objective by objective."""
     m, o = values.shape
