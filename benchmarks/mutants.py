@@ -358,10 +358,13 @@ def exports(path):
 
 
 def nearest(mutant):
-    """Return the module, for its doctests, and the tests listed for its package."""
+    """Return the tests listed for its package, and the module, for its doctests.
+
+    The module comes last: collected first, it would be imported a second time, beside its package.
+    """
     patterns = PACKAGES[mutant.package][1]
     listed = {p for pattern in patterns for p in ROOT.glob(pattern)}
-    return [mutant.path, *_by_names(mutant, listed)]
+    return [*_by_names(mutant, listed), mutant.path]
 
 
 def slower(mutant):
