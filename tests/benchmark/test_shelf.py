@@ -9,6 +9,7 @@ import pytest
 
 from cel.benchmark import Store, run
 from cel.benchmark import shelf as shelf_module
+from cel.benchmark.estimate import estimate
 from cel.benchmark.plan import make_plan
 from cel.benchmark.shelf import Shelf, may_be_shared
 from cel.benchmark.spec import load_suite
@@ -141,3 +142,17 @@ def test_a_training_that_fails_gives_its_claim_back(tmp_path):
         shelf.obtain(store, "predictor", KEY, fail)
     assert not list(shelf._claim("predictor", KEY).parent.iterdir())
     assert not shelf.obtain(store, "predictor", KEY, trained_into(store))
+
+
+def test_the_estimate_counts_judges_and_knows_what_can_be_borrowed(tiny, tmp_path):
+    suite = load_suite(small(tiny, judges={"mixture": {"model": "gmm"}}))
+    plan = make_plan(suite)
+    before = estimate(plan, None).stages
+    assert before["judge"] > 0
+    shelf = Shelf(tmp_path / "shelf")
+    (block,) = plan.blocks
+    with shelf.store.writing("judge", block.judge_keys["mixture"], {}) as folder:
+        (folder / "model.safetensors").write_text("model")
+    after = estimate(plan, None, shelf.store).stages
+    assert after["judge"] == 0
+    assert after["density"] == before["density"] > 0

@@ -13,6 +13,9 @@ from typing import Any
 import pandas as pd
 
 from cel.benchmark.plan import Block, Plan
+from cel.benchmark.shelf import JUDGE
+from cel.benchmark.spec import Suite
+from cel.benchmark.stages import model_folder, model_key, model_stages
 from cel.benchmark.store import Store
 from cel.paths import MAX_JSON, is_plain_file, read_bytes
 
@@ -27,7 +30,7 @@ class Estimate:
     """Seconds of one core for the open cells of a plan.
 
     Attributes:
-        stages: seconds by stage: predictor, density, explain, score.
+        stages: seconds by stage: predictor, density, judge, explain, score.
         methods: seconds of explaining by label.
         datasets: seconds of all stages by dataset.
         blocks: seconds of every block with open cells.
@@ -59,20 +62,24 @@ class Estimate:
         return max(ends)
 
 
-def estimate(plan: Plan, store: Store | None) -> Estimate:
+def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Estimate:
     """Estimate the open cells of a plan.
 
     A cell takes what the same method took in this store on the same dataset, else what the
     shipped scores say of it there, else its mean over the datasets where it was measured, scaled
-    by the number of rows. Training takes what the packaged table says.
+    by the number of rows. Training takes what the packaged table says, judges included, and
+    nothing where the store, or the shelf of models that runs share, has the model.
     """
-    known, made = _Known(store), Estimate()
+    known, made = _Known(store, shelf), Estimate()
+    stages = model_stages(plan.suite)
     for block in plan.blocks:
         cells = [c for c in block.cells if store is None or not store.has("score", c.score_key)]
         if not cells:
             continue
-        spent = {s: known.training(s, block, made) for s in ("predictor", "density")}
-        spent["score"] = known.table["score"] * len(cells)
+        spent: dict[str, float] = defaultdict(float)
+        for stage in stages:
+            spent[model_folder(stage)] += known.training(plan.suite, stage, block, made)
+        spent["score"] = known.table["score"] * (1 + len(plan.suite.judges)) * len(cells)
         spent["explain"] = 0.0
         for cell in cells:
             seconds = known.method(cell.method.label, block, made)
@@ -88,12 +95,12 @@ def estimate(plan: Plan, store: Store | None) -> Estimate:
 class _Known:
     """What was measured: in the store, in the shipped scores, in the packaged table."""
 
-    def __init__(self, store: Store | None) -> None:
+    def __init__(self, store: Store | None, shelf: Store | None) -> None:
         from cel.config import read_yaml
 
         folder = Path(str(resources.files("cel.benchmark")))
         self.table: Mapping[str, Any] = read_yaml(folder / "timings.yaml")
-        self.store = store
+        self.store, self.shelf = store, shelf
         self.own = _wall_times(store)
         self.shipped = _shipped(folder / "baselines")
         self._rows: dict[str, int] = {}
@@ -115,13 +122,22 @@ class _Known:
         rows = sum(n for _, n in elsewhere.values()) / len(elsewhere)
         return seconds * max(1.0, 0.1 * self.rows(block.dataset) / max(rows, 1.0))
 
-    def training(self, stage: str, block: Block, made: Estimate) -> float:
-        """Seconds of one model; nothing if the store has it."""
-        key = block.predictor_key if stage == "predictor" else block.density_key
-        if self.store is not None and self.store.has(stage, key):
+    def training(self, suite: Suite, stage: str, block: Block, made: Estimate) -> float:
+        """Seconds of one model; nothing if the store or the shelf has it."""
+        key = model_key(block, stage)
+        if any(
+            s is not None and s.has(model_folder(stage), key) for s in (self.store, self.shelf)
+        ):
             return 0.0
         if stage == "predictor" and block.model in LINEAR:
             return 0.1
+        kind = "flow"
+        if stage != "predictor":
+            given = suite.density if stage == "density" else suite.judges[stage[len(JUDGE) :]]
+            kind = str(given.get("model", kind))
+        if kind in self.table["closed"]:
+            return 0.1 + float(self.table["closed"][kind]) * self.rows(block.dataset) / 10_000
+        stage = "predictor" if stage == "predictor" else "density"
         known = self.table[stage].get(block.dataset)
         if known is None:
             made.guessed.add(block.dataset)

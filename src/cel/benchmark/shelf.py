@@ -28,7 +28,7 @@ from cel.benchmark.store import Store
 from cel.errors import CelError
 from cel.paths import file_name
 
-__all__ = ["JUDGE", "Shelf", "default_shelf", "may_be_shared"]
+__all__ = ["JUDGE", "Shelf", "default_shelf", "may_be_shared", "shelf_folder"]
 
 JUDGE = "judge."  # before the name of a judge: the stage in which it is fitted
 BEAT_S = 1.0  # between touches of a claim
@@ -53,6 +53,12 @@ def may_be_shared(suite: Suite, block: Block, stage: str) -> bool:
     return not any(":" in name for name in named)
 
 
+def shelf_folder(root: str | Path, device: str) -> Path:
+    """Return the folder of this version and device below that of the shelf."""
+    kind = "cuda" if device.startswith("cuda") else "cpu"
+    return Path(root) / f"{cel.__version__}-{kind}"
+
+
 class Shelf:
     """A store of trained models beside the run folders.
 
@@ -63,8 +69,7 @@ class Shelf:
     """
 
     def __init__(self, root: str | Path, device: str = "cpu") -> None:
-        kind = "cuda" if device.startswith("cuda") else "cpu"
-        self.store = Store(Path(root) / f"{cel.__version__}-{kind}")
+        self.store = Store(shelf_folder(root, device))
 
     def borrow(self, store: Store, stage: str, key: str) -> bool:
         """Copy a model into a run; tell whether the run has it now."""

@@ -17,7 +17,7 @@ from cel.cli.plain_table import show_table
 from cel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cel.benchmark import RunSummary, Suite
+    from cel.benchmark import RunSummary, Store, Suite
     from cel.benchmark.estimate import Estimate
     from cel.benchmark.plan import Plan
 
@@ -114,7 +114,8 @@ def run(
         raise ConfigError(f"--alone shares no models, --store {store} does; leave one of them out")
     shelf = None if alone else store or default_shelf()
     if dry_run:
-        _show_plan(plan if part is None else plan.shard(*part), where, jobs, as_json)
+        shown = plan if part is None else plan.shard(*part)
+        _show_plan(shown, where, jobs, as_json, _shared_models(shelf, device))
         return
     if not allow_failures:
         check_datasets(plan)
@@ -266,13 +267,23 @@ def _show_leaderboard(where: Path) -> None:
         )
 
 
-def _show_plan(plan: Plan, where: Path, jobs: int, as_json: bool) -> None:
+def _shared_models(shelf: Path | None, device: str) -> Store | None:
+    """Return the models that the run may borrow, if there are any yet; nothing is made."""
+    from cel.benchmark.shelf import Shelf, shelf_folder
+
+    known = shelf is not None and (shelf_folder(shelf, device) / "store.json").exists()
+    return Shelf(shelf, device).store if known and shelf is not None else None
+
+
+def _show_plan(
+    plan: Plan, where: Path, jobs: int, as_json: bool, shelf: Store | None = None
+) -> None:
     from cel.benchmark import Store
     from cel.benchmark.estimate import estimate
 
     store = Store(where) if (where / "store.json").exists() else None
     done = [c for c in plan.cells if store is not None and store.has("score", c.score_key)]
-    made = estimate(plan, store)
+    made = estimate(plan, store, shelf)
     counts = {
         "cells": len(plan.cells), "done": len(done), "open": len(plan.cells) - len(done),
         "core_seconds": round(made.seconds, 1), "seconds": round(made.wall(jobs), 1),
