@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cel.cli import output, tables
+from cel.cli import output
+from cel.cli import plain_table as tables
 from cel.report.html import page_html
 from cel.report.latex import to_latex
 from cel.result import ExplanationResult
