@@ -188,6 +188,28 @@ def planted(X):
     return 4.0 * np.minimum(10 * (X[:, 0] - 0.7), np.where(X[:, 3] > 0.5, 1.0, -1.0))
 
 
+def needs_both(X):
+    """1 where b (column 0) > 0.7 and c is its first level; u is noise."""
+    return np.where((X[:, 0] > 0.7) & (X[:, 1] > 0.5), 1.0, -1.0)
+
+
+def test_rows_in_the_bin_of_the_new_value_need_no_other_change():
+    """Of a bin across the threshold, the part below the new value can be sent there alone."""
+    rng = np.random.default_rng(3)
+    c, u = np.eye(2)[rng.integers(0, 2, 300)], np.eye(2)[rng.integers(0, 2, 300)]
+    X = np.hstack([rng.random((300, 1)), c, u]).astype(np.float32)
+    space = FeatureSpace((
+        Feature(name="b", columns=(0,)),
+        Feature(name="c", kind="categorical", columns=(1, 2), categories=("c1", "c2")),
+        Feature(name="u", kind="categorical", columns=(3, 4), categories=("u1", "u2")),
+    ))  # fmt: skip
+    method = AReS(ScoreModel(needs_both), space=space).fit(X)
+    rows = X[needs_both(X) < 0]
+    result = method.explain(rows, 1)
+    assert result.found.all()
+    np.testing.assert_array_equal(result.x_cfs[:, 3:], rows[:, 3:])
+
+
 def test_a_planted_rule_is_found_exactly():
     X = mixed_rows(600)
     method = AReS(ScoreModel(planted), space=SPACE, max_rules=1, weights=(1.0, 0.0)).fit(X)

@@ -71,6 +71,7 @@ class AReS(GlobalMixin, ExplanationMethod):
     """
 
     name: ClassVar[str] = "ares"
+    version: ClassVar[int] = 2
     reference: ClassVar[str] = (
         "K. Rawal, H. Lakkaraju. Beyond Individualized Recourse: Interpretable and Interactive "
         "Summaries of Actionable Recourses. NeurIPS 2020, arXiv:2009.07165"

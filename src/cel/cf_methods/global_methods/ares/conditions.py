@@ -205,12 +205,16 @@ class Conditions:
     def before(self, then: Then) -> tuple[list[Item], np.ndarray, np.ndarray]:
         """Return what may be asked of a feature before it is set: (items, bits, excludes value).
 
-        Items that contain the value are of no use, except the one that holds for everybody. With
-        a direction, the value must lie on the right side of the whole interval.
+        Items that contain the value are of no use, except the one that holds for everybody; the
+        bin that holds the value is cut there, so that rows of it may move, too. With a direction,
+        the value must lie on the right side of the whole interval.
         """
         feature = self.space.features[then.feature]
         kept, rows = [], []
-        for item, bits in zip(self.items[then.feature], self.bits(then.feature), strict=True):
+        around, around_bits = self._cut_at(then, feature)
+        every = [*self.items[then.feature], *around]
+        every_bits = np.concatenate([self.bits(then.feature), around_bits])
+        for item, bits in zip(every, every_bits, strict=True):
             rises, falls = item.high <= then.value, item.low >= then.value
             wrong = (feature.direction == "up" and not rises) or (
                 feature.direction == "down" and not falls
@@ -226,6 +230,24 @@ class Conditions:
             strict.append(False)
         shape = (len(rows), len(self.everybody))
         return kept, np.array(rows, dtype=np.uint64).reshape(shape), np.array(strict, dtype=bool)
+
+    def _cut_at(self, then: Then, feature: Feature) -> tuple[list[Item], np.ndarray]:
+        """Return the parts below and above the new value of the bin that holds it, with rows."""
+        empty = np.zeros((0, len(self.everybody)), dtype=np.uint64)
+        if feature.one_hot:
+            return [], empty
+        column = self.rows[:, feature.columns[0]]
+        inside = [i for i in self.items[then.feature] if then.satisfies(i)]
+        low = max((i.low for i in inside), default=-np.inf)
+        high = min((i.high for i in inside), default=np.inf)
+        below = column[(column > low) & (column < then.value)]
+        parts = [Item(then.feature, low=low, high=float(below.max()))] if len(below) else []
+        if bool(((column > then.value) & (column <= high)).any()):
+            parts.append(Item(then.feature, low=then.value, high=high))
+        parts = [p for p in parts if p not in self.items[then.feature]]
+        if not parts:
+            return [], empty
+        return parts, pack(np.stack([p.holds(self.rows, feature) for p in parts]))
 
 
 def outer_conditions(conditions: Conditions, *, support: float, length: int, limit: int) -> Outer:
