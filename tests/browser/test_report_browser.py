@@ -448,7 +448,7 @@ def test_what_is_shown_can_be_taken_away(watched, tmp_path):
         page.click("#csv-board-local")
     waiting.value.save_as(tmp_path / "board.csv")
     lines = list(csv.reader((tmp_path / "board.csv").read_text(encoding="utf8").splitlines()))
-    assert lines[0][:2] == ["Method", "Average rank ↓"]
+    assert lines[0][:3] == ["Method", "Kind", "Average rank ↓"]
     assert [x[0] for x in lines[1:]] == ["DiCE"]
     overview = watched.open("overview")
     overview.locator("svg.scatter").wait_for()

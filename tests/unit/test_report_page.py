@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from cel.benchmark import collect, open_run
+from cel.benchmark import collect, load_suite, open_run
 from cel.benchmark.row_scores import common_table, read_rows
 from cel.cli import app
 from cel.errors import ConfigError, StoreError
@@ -190,7 +190,10 @@ def test_shipped_baselines_stand_beside_the_run(helpers, run, tmp_path, monkeypa
     store, plan = open_run(run)
     shipped = collect(store, plan)
     quick = {m: {"method": "report_run:Local"} for m in ("mine",)}
-    options = {"name": "quick", "datasets": ["wine"], "folds": [0, 1], "methods": quick}
+    options = {
+        "name": "quick", "datasets": ["wine"], "folds": [0, 1], "methods": quick,
+        "max_rows": load_suite("quick").max_rows,
+    }  # fmt: skip
     helpers.make_run(tmp_path / "r", **options)
     path = tmp_path / "quick.parquet"
     shipped.to_parquet(path)
