@@ -13,6 +13,7 @@ from cel.text import visible
 __all__ = ["GAP", "cell", "cell_pair", "joined", "percent", "percent_pair", "row_name"]
 
 GAP = "missing"
+CENTS = 1e12  # below this, numbers with two digits after the point are shown as they are
 LONGEST = 80  # characters of a value or a label; longer ones are cut
 
 
@@ -25,6 +26,8 @@ def cell(value: Any, digits: int = 6) -> str:
 
     >>> cell(1200.0), cell(0.1), cell(None), cell(""), cell("a\x1b[2J"), cell(2 / 3)
     ('1200', '0.1', 'missing', 'an empty text', 'a\\x1b[2J', '0.666667')
+    >>> cell(1234567.89)
+    '1234567.89'
     """
     if _is_gap(value):
         return GAP
@@ -111,5 +114,7 @@ def _is_gap(value: Any) -> bool:
 def _number(value: float, digits: int) -> str:
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
+    if abs(value) < CENTS and value == round(value, 2):
+        return repr(value)
     short = repr(value)
     return short if len(short.lstrip("-")) <= digits + 1 else f"{value:.{digits}g}"
