@@ -161,3 +161,13 @@ def test_colours_differ_also_for_colour_blind_people():
         )
         gaps = np.linalg.norm(lab[:, None] - lab[None], axis=-1)
         assert gaps[~np.eye(len(lab), dtype=bool)].min() > 15
+
+
+def test_every_method_has_a_title_of_its_own():
+    """A name as it is typed (`face`) is no title; titles tell methods apart."""
+    from cel.cf_methods import METHODS
+    from cel.report.appearance import method_title
+
+    titles = {name: method_title(name) for name in METHODS}
+    assert not [n for n, title in titles.items() if title == n]
+    assert len(set(titles.values())) == len(titles)

@@ -60,7 +60,17 @@ SYMBOLS = (
 )  # fmt: skip
 _SCOPES = {"group_ppcef_global": "global", "group_ppcef_local": "local"}
 _TITLES = {
+    "actionable": "Actionable",
+    "auto": "Auto",
+    "causal": "Causal",
     "cells": "Cells",
+    "clue": "CLUE",
+    "exact_tree": "Exact tree",
+    "face": "FACE",
+    "geco": "GeCo",
+    "live_regions": "LIRE",
+    "moc": "MOC",
+    "revise": "REVISE",
     "dicoflex": "DiCoFlex",
     "elastic_net": "Elastic net",
     "growing_spheres": "Growing Spheres",
