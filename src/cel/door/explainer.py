@@ -42,8 +42,9 @@ class Explainer:
     """A model with its background rows, ready to explain rows one at a time or many at once.
 
     Everything that does not depend on the rows is done here, once: types and ranges are read off
-    the background, constraints are checked together, the method is chosen and fitted. `explain`
-    then takes milliseconds per row. `inferred` says what was read and chosen.
+    the background, constraints are checked together, the method is chosen and fitted. What is
+    left for `explain` are the calls of the model: about fifty for a row of a black box.
+    `inferred` says what was read and chosen.
 
     Args:
         model: a fitted CEL model, a scikit-learn estimator or pipeline, a boosted-tree model, a
