@@ -1,6 +1,7 @@
 """Runs: only what is missing, and misbehaving methods harm nobody else."""
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,9 @@ import pytest
 
 from cel.benchmark import collect, open_run, run
 from cel.benchmark.collect import cell_table
+from cel.benchmark.estimate import largest_first
+from cel.benchmark.supervisor import Supervisor
+from cel.benchmark.tasks import WorkItem
 
 
 def _table(folder):
@@ -181,6 +185,74 @@ def test_stacked_training_makes_the_models_first(tiny, tmp_path):
     first_cell = next(i for i, e in enumerate(events) if e.get("kind") == "cell")
     assert all(e["event"] != "stacked" for e in events[first_cell:])
     assert run(suite, tmp_path / "r", stack=True).ran == 0
+
+
+def _supervised(tmp_path, monkeypatch, feed, jobs):
+    monkeypatch.setattr(Supervisor, "_start", lambda self: None)
+    monkeypatch.setattr(Supervisor, "_feed", lambda self, worker, task: feed(self, task))
+    monkeypatch.setattr("cel.benchmark.supervisor.usable_cores", lambda: jobs)
+    return Supervisor(tmp_path, jobs=jobs, report=print, log=tmp_path / "log")
+
+
+def _stack(dataset):
+    return WorkItem({}, dataset, None, None, [], ["a", "b"])
+
+
+def _block(dataset, fold=0):
+    return WorkItem({}, dataset, fold, "mlp", ["cell"])
+
+
+def test_blocks_wait_for_the_stack_of_their_own_dataset_only(tmp_path, monkeypatch):
+    other_explained, seen = threading.Event(), []
+
+    def feed(supervisor, task):
+        if task.is_stack and task.dataset == "adult":
+            seen.append(("waited", other_explained.wait(10)))
+        seen.append((task.dataset, task.is_stack))
+        if not task.is_stack and task.dataset == "moons":
+            other_explained.set()
+        return False
+
+    supervisor = _supervised(tmp_path, monkeypatch, feed, 2)
+    supervisor.run([_block("adult"), _block("moons")], [_stack("adult"), _stack("moons")])
+    assert seen.index(("moons", True)) < seen.index(("moons", False))
+    assert seen.index(("moons", False)) < seen.index(("waited", True))
+    assert seen.index(("adult", True)) < seen.index(("adult", False))
+    assert len(seen) == 5
+
+
+def test_a_stack_that_is_tried_again_still_holds_its_blocks(tmp_path, monkeypatch):
+    seen = []
+
+    def feed(supervisor, task):
+        seen.append(task.is_stack)
+        if seen == [True]:
+            supervisor._put(task)  # its worker died
+        return False
+
+    _supervised(tmp_path, monkeypatch, feed, 1).run([_block("moons")], [_stack("moons")])
+    assert seen == [True, True, False]
+
+
+def test_tasks_begin_with_the_largest_dataset(tmp_path, monkeypatch):
+    given = [
+        _block("moons"),
+        _block("adult"),
+        _block("wine"),
+        _block("somebody's"),
+        _block("heloc"),
+    ]
+    ordered = [t.dataset for t in largest_first(given)]
+    assert ordered == ["somebody's", "adult", "heloc", "moons", "wine"]
+    seen = []
+
+    def feed(supervisor, task):
+        seen.append((task.dataset, task.is_stack))
+        return False
+
+    supervisor = _supervised(tmp_path, monkeypatch, feed, 1)
+    supervisor.run([_block("adult"), _block("moons"), _block("wine")], [_stack("adult")])
+    assert seen == [("adult", True), ("adult", False), ("moons", False), ("wine", False)]
 
 
 def test_a_shard_stacks_its_own_blocks_alone(tiny, tmp_path):

@@ -14,6 +14,7 @@ from cel.benchmark import Store, collect, make_plan, open_run, run
 from cel.benchmark.runner import RunSummary, pending_tasks
 from cel.benchmark.spec import Suite
 from cel.benchmark.supervisor import MAX_LOG, Supervisor
+from cel.benchmark.tasks import WorkItem
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -222,7 +223,7 @@ def test_workers_are_never_more_than_cores(tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr(Supervisor, "_serve", lambda self: served.append(1))
     supervisor = Supervisor(tmp_path, jobs=8, report=print, log=tmp_path / "log")
-    supervisor.run([object()] * 8)
+    supervisor.run([WorkItem({}, "moons", 0, "mlp", [])] * 8)
     assert len(served) == 2
 
 

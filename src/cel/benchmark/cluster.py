@@ -114,7 +114,7 @@ def _gather(
             reason = f"dask gave up: {shortened(str(future.exception()), MAX_REASON)}"
             for key in task.cells:
                 tell({"event": "fail", "key": key, "label": task.label, "reason": reason})
-            if task.model is None:
+            if task.is_stack:
                 tell({"event": "stack_failed", "label": task.label, "reason": reason})
             continue
         for event in future.result():

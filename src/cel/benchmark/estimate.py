@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -17,10 +17,12 @@ from cel.benchmark.shelf import JUDGE
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import model_folder, model_key, model_stages
 from cel.benchmark.store import Store
+from cel.benchmark.tasks import WorkItem
 from cel.paths import MAX_JSON, is_plain_file, read_bytes
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "largest_first"]
 
+_FOLDER = Path(str(resources.files("cel.benchmark")))
 LINEAR = ("lr", "linear")  # trained in a fraction of a second
 METHOD_S = 2.0  # of a method that nobody has measured, on a dataset that nobody has measured
 
@@ -82,7 +84,7 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
         spent["score"] = known.table["score"] * (1 + len(plan.suite.judges)) * len(cells)
         spent["explain"] = 0.0
         for cell in cells:
-            seconds = known.method(cell.method.label, block, made)
+            seconds = known.method(cell.method.label, block, plan.suite.max_rows, made)
             made.methods[cell.method.label] += seconds
             spent["explain"] += seconds
         for stage, seconds in spent.items():
@@ -92,21 +94,33 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
     return made
 
 
+def largest_first(tasks: Iterable[WorkItem]) -> list[WorkItem]:
+    """Order tasks by the cost of their dataset: a long block that starts last ends last.
+
+    The packaged table of training times stands for the cost; a dataset that it lacks goes first.
+    """
+    known = _timings()["density"]
+    return sorted(tasks, key=lambda task: -float(known.get(task.dataset, float("inf"))))
+
+
+def _timings() -> Mapping[str, Any]:
+    from cel.config import read_yaml
+
+    return read_yaml(_FOLDER / "timings.yaml")
+
+
 class _Known:
     """What was measured: in the store, in the shipped scores, in the packaged table."""
 
     def __init__(self, store: Store | None, shelf: Store | None) -> None:
-        from cel.config import read_yaml
-
-        folder = Path(str(resources.files("cel.benchmark")))
-        self.table: Mapping[str, Any] = read_yaml(folder / "timings.yaml")
+        self.table = _timings()
         self.store, self.shelf = store, shelf
         self.own = _wall_times(store)
-        self.shipped = _shipped(folder / "baselines")
+        self.shipped = _shipped(_FOLDER / "baselines")
         self._rows: dict[str, int] = {}
 
-    def method(self, label: str, block: Block, made: Estimate) -> float:
-        """Seconds of one cell."""
+    def method(self, label: str, block: Block, limit: int | None, made: Estimate) -> float:
+        """Seconds of one cell that explains at most `limit` rows."""
         key = (block.dataset, label)
         if key in self.own:
             return self.own[key]
@@ -120,7 +134,8 @@ class _Known:
         made.guessed.add(block.dataset)
         seconds = sum(s for s, _ in elsewhere.values()) / len(elsewhere)
         rows = sum(n for _, n in elsewhere.values()) / len(elsewhere)
-        return seconds * max(1.0, 0.1 * self.rows(block.dataset) / max(rows, 1.0))
+        asked = min(0.1 * self.rows(block.dataset), limit or float("inf"))
+        return seconds * max(1.0, asked / max(rows, 1.0))
 
     def training(self, suite: Suite, stage: str, block: Block, made: Estimate) -> float:
         """Seconds of one model; nothing if the store or the shelf has it."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import cel
 from cel.benchmark.collect import state_of, write_scores
+from cel.benchmark.estimate import largest_first
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import Cell, MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
@@ -220,19 +221,20 @@ def run(
     record = _recorder(store, watch)
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device.startswith("cuda") if stack is None else stack)
+    first = stacks(plan, store) if together else []
+    for task in [*first, *tasks]:
+        task.folders, task.shelf = folders, shared
+        task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
     try:
-        for part in (stacks(plan, store) if together else [], tasks):
-            for task in part:
-                task.folders, task.shelf = folders, shared
-                task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
-            if part and engine == "local":
-                Supervisor(
-                    store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
-                    report=record, log=store.root / "workers.log",
-                ).run(part)  # fmt: skip
-            elif part:
-                from cel.benchmark.cluster import run_on_dask
+        if engine == "local" and tasks:
+            Supervisor(
+                store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
+                report=record, log=store.root / "workers.log",
+            ).run(largest_first(tasks), largest_first(first))  # fmt: skip
+        elif tasks:
+            from cel.benchmark.cluster import run_on_dask
 
+            for part in filter(None, (first, tasks)):
                 run_on_dask(part, store.root, address, jobs, device, record)
     finally:  # the table of what is finished is there after an interruption, too
         kept = keep_earlier(store, whole, earlier, plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import select
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,22 +82,37 @@ class Supervisor:
         self.store, self.jobs, self.memory_mb = store, jobs, memory_mb
         self.device, self.log = device, log
         self._report, self._lock = report, threading.Lock()
-        self._queue: queue.Queue[WorkItem] = queue.Queue()
+        self._queue: queue.PriorityQueue[tuple[int, int, WorkItem]] = queue.PriorityQueue()
+        self._ranks: dict[
+            int, int
+        ] = {}  # of tasks by identity: the order in which they were given
+        self._turn = itertools.count()
         self._open = 0
+        self._training: Counter[str] = Counter()  # stacks under way, by dataset
+        self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
 
-    def run(self, tasks: list[WorkItem]) -> None:
+    def run(self, tasks: Sequence[WorkItem], stacks: Sequence[WorkItem] = ()) -> None:
         """Do all tasks; a KeyboardInterrupt ends the workers and is passed on.
+
+        Stacks go first, then tasks in the order given. The blocks of a dataset wait for its stack
+        and for no other, so that models of one dataset are trained while another is explained.
 
         An error in a serving thread (a full disk, a bug) also ends the workers and is raised here:
         no cell is ever dropped in silence.
         """
         if self.log.exists() and self.log.stat().st_size >= MAX_LOG:
             self.log.unlink()  # of an earlier run
+        self._ranks = {id(task): rank for rank, task in enumerate([*stacks, *tasks])}
+        for stack in stacks:
+            self._put(stack)
         for task in tasks:
-            self._put(task)
-        count = min(self.jobs, max(len(tasks), 1), usable_cores())
+            if task.dataset in self._training:
+                self._waiting.setdefault(task.dataset, []).append(task)
+            else:
+                self._put(task)
+        count = min(self.jobs, max(len(tasks) + len(stacks), 1), usable_cores())
         threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()
@@ -113,7 +130,22 @@ class Supervisor:
     def _put(self, task: WorkItem) -> None:
         with self._lock:
             self._open += 1
-        self._queue.put(task)
+            if task.is_stack:
+                self._training[task.dataset] += 1
+        self._queue.put((self._ranks[id(task)], next(self._turn), task))
+
+    def _ended(self, task: WorkItem) -> None:
+        """Count a task that left its worker; a dataset's blocks follow its last stack."""
+        released: list[WorkItem] = []
+        if task.is_stack:
+            with self._lock:
+                self._training[task.dataset] -= 1
+                if self._training[task.dataset] == 0:
+                    released = self._waiting.pop(task.dataset, [])
+        for block in released:
+            self._put(block)
+        with self._lock:
+            self._open -= 1
 
     def _tell(self, event: dict[str, Any]) -> None:
         with self._lock:
@@ -124,7 +156,7 @@ class Supervisor:
         try:
             while not self._stop.is_set():
                 try:
-                    task = self._queue.get(timeout=POLL_S)
+                    _, _, task = self._queue.get(timeout=POLL_S)
                 except queue.Empty:
                     if self._open == 0:
                         return
@@ -132,8 +164,7 @@ class Supervisor:
                 worker = worker if worker is not None and worker.poll() is None else self._start()
                 if not self._feed(worker, task):
                     worker = None
-                with self._lock:
-                    self._open -= 1
+                self._ended(task)
         except Exception as error:  # noqa: BLE001 - raised again by `run`, in the caller's thread
             self._error = error
             self._stop.set()
@@ -264,7 +295,7 @@ class Supervisor:
             self._lose(task, lost, {"label": label, "status": status, "reason": what})
         else:
             self._tell({"event": "worker_died", "label": label, "reason": how})
-        if (task.cells or (task.model is None and not give_up)) and not self._stop.is_set():
+        if (task.cells or (task.is_stack and not give_up)) and not self._stop.is_set():
             self._put(task)
         return False
 
@@ -273,7 +304,7 @@ class Supervisor:
         about = {"label": task.label, **about}
         for key in keys:
             self._tell({**about, "event": "fail", "key": key})
-        if task.model is None:
+        if task.is_stack:
             self._tell({**about, "event": "stack_failed"})
         task.cells = [c for c in task.cells if c not in keys]
 

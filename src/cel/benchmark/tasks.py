@@ -37,6 +37,11 @@ class WorkItem:
         return json.dumps(self.plain(), default=str) + "\n"
 
     @property
+    def is_stack(self) -> bool:
+        """Whether it trains the models of several blocks instead of explaining one."""
+        return self.model is None
+
+    @property
     def label(self) -> str:
         """A short name for people."""
         return f"{self.dataset}/{self.fold}/{self.model}" if self.model else self.dataset
