@@ -1,13 +1,19 @@
 """Experiments run in the store of a run and leave its own table alone."""
 
+import pandas as pd
 import pytest
 
 from cel.benchmark import collect, load_suite, open_run, run
-from cel.benchmark.experiments import experiment_scores, run_experiments
+from cel.benchmark.experiments import (
+    experiment_scores,
+    experiments,
+    run_experiments,
+    unanswered_as_nan,
+)
+from cel.benchmark.side_by_side import compare_with_paper, paper_results
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_experiments_use_the_models_of_the_run(tmp_path):
     plain = load_suite("paper").to_dict()
     suite = plain | {
@@ -31,3 +37,55 @@ def test_experiments_use_the_models_of_the_run(tmp_path):
     wide = constant.set_index("metric")["value"]
     mine = before[before["method"] == "sace"].set_index("metric")["value"]
     assert wide["success"] > mine["success"], "a constant row answers everybody"
+
+
+def test_an_experiment_runs_only_what_it_is_about():
+    suite = load_suite("paper")
+    made = {e.name: e.variant(suite) for e in experiments()}
+    first = made["artelt_first_layer"]
+    assert [m.label for m in first.methods] == ["artelt"]
+    assert (list(first.classifiers), list(first.regressors)) == (["mlp"], [])
+    adult = made["adult_stray_spaces"]
+    assert (adult.datasets, adult.encoding) == (("adult",), "printed")
+    assert made["cegp_theta_0"].datasets == suite.datasets
+
+
+def test_rows_without_an_answer_as_nan():
+    lines = [
+        ("a", 0.0, 0.0, None, None), ("b", 0.8, 0.5, 0.4, 0.25),
+    ]  # fmt: skip
+    scores = pd.DataFrame(
+        [
+            {"dataset": d, "model": "mlp", "method": "artelt", "fold": 0, "metric": m, "value": v}
+            for d, *values in lines
+            for m, v in zip(
+                ("coverage", "success", "sparsity", "prob_plausibility"), values, strict=True
+            )
+            if v is not None
+        ]
+    )
+    made = unanswered_as_nan(scores).set_index(["dataset", "metric"])["value"]
+    assert made["a"].to_dict() == {
+        "coverage": 0.0, "success": 1.0, "sparsity": 1.0, "prob_plausibility": 0.0
+    }  # fmt: skip
+    assert made["b"].to_dict() == pytest.approx(
+        {"coverage": 0.8, "success": 0.7, "sparsity": 0.4, "prob_plausibility": 0.2}
+    )
+
+
+def test_what_we_do_not_have_is_explained_by_its_imitation_or_stays_missing():
+    printed = paper_results()
+    place = (printed["our_method"] == "artelt") & (printed["our_model"] == "mlp")
+    cells = printed[place & (printed["dataset"] == "blobs") & printed["mean"].notna()]
+    known = {"dataset": "blobs", "model": "mlp", "fold": 0, "reason": ""}
+    ours = pd.DataFrame([{**known, "method": "cadex", "metric": "coverage", "value": 1.0}])
+    tried = pd.DataFrame(
+        {**known, "method": "artelt", "metric": m, "value": v, "experiment": "artelt_first_layer"}
+        for m, v in (("coverage", 0.0), ("success", 1.0), ("sparsity_encoded", 0.5))
+    )
+    table = compare_with_paper(ours, tried)
+    said = table[table["our_method"] == "artelt"].set_index("metric")["verdict"]
+    assert said["coverage"] == said["validity"] == "explained"
+    assert said["sparsity"] == "missing"
+    assert said["isolation_forest"] == "missing"
+    assert len(cells) == 6

@@ -38,7 +38,8 @@ class Experiment:
         model: models that it claims; none for all.
         params: changed settings of the method.
         suite: changed settings of the suite.
-        derive: name of a function of `DERIVED` that makes the scores from ours, instead of a run.
+        derive: name of a function of `DERIVED` that makes the scores: from ours instead of a run,
+            or from the scores of the changed run if settings are changed as well.
     """
 
     name: str
@@ -59,14 +60,25 @@ class Experiment:
         }  # fmt: skip
         return all(not wanted or line[name] in wanted for name, wanted in places.items())
 
+    @property
+    def is_run(self) -> bool:
+        """Whether cells have to be computed."""
+        return bool(self.params or self.suite)
+
     def variant(self, suite: Suite) -> Suite:
-        """Return the suite with the suspected mistake in it."""
+        """Return the suite with the suspected mistake in it, and only what the claim is about."""
+        datasets = tuple(d for d in suite.datasets if not self.dataset or d in self.dataset)
+        models = {
+            group: {m: v for m, v in getattr(suite, group).items() if m in self.model}
+            for group in ("classifiers", "regressors")
+            if self.model
+        }
         chosen = [m for m in suite.methods if not self.method or m.label in self.method]
         methods = tuple(
             MethodSpec(label=m.label, method=m.method, params={**m.params, **self.params})
             for m in chosen
         )
-        return replace(suite, methods=methods, **dict(self.suite))
+        return replace(suite, datasets=datasets, methods=methods, **models, **dict(self.suite))
 
 
 def unanswered_as_original(scores: pd.DataFrame) -> pd.DataFrame:
@@ -81,18 +93,42 @@ def unanswered_as_original(scores: pd.DataFrame) -> pd.DataFrame:
     for name in ("sparsity_encoded", "sparsity", "l2_hamming_encoded", "l2_hamming"):
         if name in wide:
             made[name] = (wide[name] * found).where(found > 0, 0.0)
+    return _long(made)
+
+
+def unanswered_as_nan(scores: pd.DataFrame) -> pd.DataFrame:
+    """Score rows without an answer as rows of NaN that nobody looked at.
+
+    The largest of NaN scores is that of class 0, which was wanted, so such a row counts as valid;
+    every feature differs from NaN, and no density reaches a threshold.
+    """
+    wide = scores.pivot_table(
+        index=["dataset", "model", "method", "fold"], columns="metric", values="value"
+    )
+    if not {"success", "coverage"} <= set(wide):
+        return scores.iloc[:0]
+    covered = wide["coverage"]
+    made = {"coverage": covered, "success": wide["success"] + 1 - covered}
+    for name in ("sparsity_encoded", "sparsity"):
+        if name in wide or not (covered > 0).any():
+            made[name] = wide.get(name, covered * float("nan")).where(covered > 0, 1.0)
+    plausible = wide.get("prob_plausibility", covered * float("nan"))
+    made["prob_plausibility"] = (plausible * covered).where(covered > 0, 0.0)
+    return _long(made)
+
+
+def _long(made: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Columns by metric as `collect`'s lines."""
+    keys = ["dataset", "model", "method", "fold"]
     lines = (
-        pd.DataFrame(made)
-        .reset_index()
-        .melt(
-            id_vars=["dataset", "model", "method", "fold"], var_name="metric", value_name="value"
-        )
+        pd.DataFrame(made).reset_index().melt(id_vars=keys, var_name="metric", value_name="value")
     )
     return lines.dropna(subset=["value"]).assign(reason="")
 
 
 DERIVED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
-    "unanswered_as_original": unanswered_as_original
+    "unanswered_as_original": unanswered_as_original,
+    "unanswered_as_nan": unanswered_as_nan,
 }
 
 
@@ -116,7 +152,7 @@ def experiments(names: Iterable[str] = ()) -> list[Experiment]:
 def _plan(experiment: Experiment, plan: Plan) -> Plan | None:
     """The cells of an experiment in a run; None if the run has none of its methods."""
     suite = experiment.variant(plan.suite)
-    if not suite.methods:
+    if not suite.methods or not suite.datasets:
         return None
     labels = {c.method.label for c in plan.cells}
     methods = tuple(m for m in suite.methods if m.label in labels)
@@ -147,7 +183,7 @@ def run_experiments(
 
     tasks = []
     for experiment in experiments(names):
-        made = None if experiment.derive else _plan(experiment, plan)
+        made = _plan(experiment, plan) if experiment.is_run else None
         if made is None:
             continue
         folders = import_folders(made.suite)
@@ -169,13 +205,14 @@ def experiment_scores(store: Store, plan: Plan, names: Iterable[str] = ()) -> pd
     ours = collect(store, plan, times=False)
     parts = []
     for experiment in experiments(names):
-        if experiment.derive:
-            table = DERIVED[experiment.derive](ours)
-        else:
+        table = ours
+        if experiment.is_run:
             made = _plan(experiment, plan)
             if made is None:
                 continue
             table = collect(store, made, times=False)
+        if experiment.derive and len(table):
+            table = DERIVED[experiment.derive](table)
         parts.append(table.assign(experiment=experiment.name))
     filled = [p for p in parts if len(p)]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()

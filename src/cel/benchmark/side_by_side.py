@@ -67,7 +67,8 @@ def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) 
     errors only), *better* and *worse* (differs, and nobody has an explanation), *explained* (a
     registered experiment that imitates the suspected cause gives a score that agrees with print),
     *unexplained* (differs, and the experiments about the cell do not give the printed value),
-    *not_comparable* (times), *ours_only* (the printed cell is blank), *missing* (we have none).
+    *not_comparable* (times), *ours_only* (the printed cell is blank), *missing* (we have none, and
+    no experiment gives the printed value).
 
     Args:
         scores: of suite `paper`.
@@ -114,7 +115,7 @@ def _explain(table: pd.DataFrame, tried: pd.DataFrame) -> None:
         values = zip(lines["mean"], lines["std"], lines["folds"], strict=True)
         found[str(name)] = dict(zip(places, values, strict=True))
     records: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
-    for i in np.flatnonzero(table["verdict"].isin(["better", "worse"])):
+    for i in np.flatnonzero(table["verdict"].isin(["better", "worse", "missing"])):
         line = records[i]
         about = [n for n in found if n in known and known[n].claims(line)]
         done = {n: found[n].get(tuple(line[k] for k in keys)) for n in about}
@@ -124,7 +125,8 @@ def _explain(table: pd.DataFrame, tried: pd.DataFrame) -> None:
             table.loc[i, "verdict"] = "explained"
             table.loc[i, "reason"] = f"{good[0]}: {known[good[0]].reason}"
         elif outcomes:
-            table.loc[i, "verdict"] = "unexplained"
+            if line["verdict"] != "missing":
+                table.loc[i, "verdict"] = "unexplained"
             table.loc[i, "reason"] = f"tried without success: {', '.join(outcomes)}"
 
 

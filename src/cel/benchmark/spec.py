@@ -19,7 +19,7 @@ __all__ = ["Limits", "MethodSpec", "Suite", "load_suite", "packaged_suites"]
 CHOICES = {
     "target": ("card", "paper"),
     "constraints": ("card", "none"),
-    "encoding": ("card", "onehot"),
+    "encoding": ("card", "onehot", "printed"),
 }
 
 

@@ -23,7 +23,7 @@ from cel.benchmark.keys import seed_of
 from cel.benchmark.metric_entries import metric_entries
 from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
-from cel.benchmark.printed_form import free_space, one_hot_card
+from cel.benchmark.printed_form import encoded_card, free_space
 from cel.benchmark.row_scores import write_rows
 from cel.benchmark.shelf import JUDGE, Shelf, may_be_shared
 from cel.benchmark.spec import Suite
@@ -47,8 +47,8 @@ def _dataset(name: str, binary: bool, encoding: str) -> Any:
     from cel.datasets import load_dataset
 
     dataset = load_dataset(name, binary=binary)
-    if encoding == "onehot" and isinstance(dataset, FileDataset):
-        dataset.card = one_hot_card(dataset.card)
+    if encoding != "card" and isinstance(dataset, FileDataset):
+        dataset.card = encoded_card(dataset.card, encoding)
     return dataset
 
 

@@ -7,6 +7,7 @@ import torch
 
 from cel.cf_methods.local_methods.artelt import Artelt
 from cel.errors import ConfigError, UnsupportedError
+from cel.models.relu_view import ReluView
 from cel.protocols import Status, Task
 from cel.solvers.admm import INFEASIBLE, Programs, solve_programs
 from cel.solvers.ellipsoid import Ellipsoids
@@ -159,3 +160,26 @@ def test_wrong_settings_are_named():
     model = ToyModel(w, np.zeros(2, dtype=np.float32), Task.CLASSIFICATION)
     with pytest.raises(UnsupportedError, match="numeric"):
         Artelt(model, space=only_labels).fit(np.eye(2, dtype=np.float32))
+
+
+def test_the_first_layer_is_taken_for_the_classes():
+    """Class 1 is unit 1, which wins where x_0 >= 0.7; nobody asks the model."""
+    problem = PROBLEMS["binary_curved"]()
+    with pytest.raises(UnsupportedError, match=r"first_layer.*reads ReLU networks"):
+        problem.fitted(Artelt, extension="first_layer")
+    weight = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [-5.0, 0.0, 0.0]]).double()
+    layer = weight, torch.tensor([0.7, 0.0, 0.0]).double()
+    rest = torch.ones(2, 3).double(), torch.zeros(2).double()
+    problem.model.relu_ = lambda: ReluView((layer, rest))
+    method = problem.fitted(Artelt, extension="first_layer", quantile=0.0, n_components=1)
+    result = problem.explain(method)
+    assert result.logs["extension"] == "first_layer"
+    below = problem.x[:, 0] < 0.7
+    assert below.sum() >= 10
+    assert np.allclose(result.x_cfs[below, 0], 0.701, atol=1e-4), "just beyond, with the margin"
+    assert (result.status[~below] == Status.NOT_FOUND).all(), "the layer asks nothing of them"
+    assert {Status.INVALID} < set(result.status), "what the layer allows need not be valid"
+    beaten = weight + torch.tensor([[9.0], [0.0], [0.0]]).double()  # unit 0 wins everywhere
+    problem.model.relu_ = lambda: ReluView(((beaten, layer[1] + 1), rest))
+    none = problem.explain(problem.fitted(Artelt, extension="first_layer", quantile=0.0))
+    assert np.isnan(none.x_cfs).all()

@@ -509,3 +509,35 @@ def test_real_data(name):
     result = method.explain(rows, split.target.desired)
     assert result.found.mean() >= 0.95
     assert result.logs["held_out_accuracy"] >= 0.85
+
+
+# -- the imitation of the printed tables ---------------------------------------------------------
+
+
+def test_mirrored_boxes_leave_a_separable_line_where_it_is():
+    """One threshold on one axis: every row lies in the mirrored box of the other class."""
+    line = np.linspace(0, 1, 101, dtype=np.float32)[:, None]
+    settings = {"completion": "clip", "n_rules": 1, "confidence": 0.0, "max_leaf_nodes": 8}
+    rows = line[line[:, 0] <= 0.45]
+
+    def answers(bounds):
+        method = fitted(lambda x: x[:, 0] > 0.455, line, bounds=bounds, **settings)
+        rules = rules_of(method)
+        ends = np.round(np.column_stack([rules.lower, rules.upper]).astype(float), 3)
+        return method.explain(rows, target=1), set(map(tuple, ends.tolist()))
+
+    (right, one), (mirrored, both) = answers("tree"), answers("mirrored")
+    assert (right.status == "found").all()
+    assert (mirrored.status == "not_found").all(), "every row stays, which is no answer"
+    assert one == {(0.455, np.inf)}
+    assert both == {(0.455, np.inf), (-np.inf, 0.455)}, "of either class"
+
+
+def test_mirrored_boxes_ask_no_class():
+    method = fitted(depth_three, GRID, bounds="mirrored", confidence=0.0, max_leaf_nodes=8)
+    rules = rules_of(method)
+    assert (rules.accuracy == 1).all()
+    member = np.array(brute_members(rules, GRID[:300]))
+    assert member.any()
+    truth = depth_three(GRID[:300])
+    assert any(truth[m].mean() < 0.5 for m in member if m.any()), "boxes of the other class count"

@@ -77,6 +77,7 @@ class Surrogates:
         max_leaf_nodes: most leaves of a tree.
         regression: whether `y` are values.
         seed: of the trees.
+        mirrored: imitate the boxes of the printed tables, see `mirrored_boxes`.
     """
 
     x: np.ndarray
@@ -86,6 +87,7 @@ class Surrogates:
     max_leaf_nodes: int | None
     regression: bool
     seed: int
+    mirrored: bool = False
     _grown: dict[int, Candidates] = field(default_factory=dict)
 
     def at(self, rho: float, budget: Budget) -> Candidates:
@@ -102,6 +104,9 @@ class Surrogates:
         part = np.ascontiguousarray(self.x[:, self.columns])
         fitted, cut = self._fit(part, smallest, budget)
         grown = [estimator.tree_ for estimator in fitted]
+        if self.mirrored:
+            fidelity = _agreement(fitted, part, self.y, self.regression)
+            return mirrored_boxes(grown, self.columns, self.x, fidelity, cut)
         boxes = [node_boxes(tree, self.columns, self.x.shape[1]) for tree in grown]
         trees = [_Tree(parent=_parents(tree), leaf=tree.apply(part)) for tree in grown]
         lower = np.concatenate([b[0] for b in boxes])
@@ -137,12 +142,14 @@ class Surrogates:
         return fitted, False
 
 
-def node_boxes(tree: Any, columns: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+def node_boxes(
+    tree: Any, columns: np.ndarray, width: int, *, mirrored: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (lower, upper), each (nodes, width): the box of every node of a fitted tree.
 
     A row goes left when `x <= threshold`, so the threshold is the UPPER bound of the left child
-    and the LOWER bound of the right one. Thresholds are rounded down to 32 bits, which leaves all
-    32-bit rows on their side.
+    and the LOWER bound of the right one; `mirrored` takes it for the other side. Thresholds are
+    rounded down to 32 bits, which leaves all 32-bit rows on their side.
     """
     lower = np.full((tree.node_count, width), -np.inf, dtype=np.float32)
     upper = np.full((tree.node_count, width), np.inf, dtype=np.float32)
@@ -151,11 +158,45 @@ def node_boxes(tree: Any, columns: np.ndarray, width: int) -> tuple[np.ndarray, 
     threshold[too_high] = np.nextafter(threshold[too_high], np.float32(-np.inf))
     for node in np.flatnonzero(tree.children_left >= 0):
         left, right = tree.children_left[node], tree.children_right[node]
+        if mirrored:
+            left, right = right, left
         lower[[left, right]], upper[[left, right]] = lower[node], upper[node]
         column = columns[tree.feature[node]]
         upper[left, column] = threshold[node]
         lower[right, column] = threshold[node]
     return lower, upper
+
+
+class ClassBlind(Candidates):
+    """Boxes that count as accurate whatever their rows are."""
+
+    def hits(self, hit: np.ndarray) -> np.ndarray:
+        """Return the size of each box: every row inside is taken for a hit, (B,)."""
+        return np.asarray(self.size, dtype=np.float64)
+
+
+def mirrored_boxes(
+    trees: list[Any], columns: np.ndarray, x: np.ndarray, fidelity: float, cut: bool
+) -> ClassBlind:
+    """Return the boxes that the printed tables were made with, to see what they do.
+
+    Leaves only; of each the threshold is taken for the other side (a LOWER bound of the left
+    child), and the model's classes are compared with themselves, so that every leaf is accurate.
+    Boxes that hold no row fall out by their size.
+    """
+    width = x.shape[1]
+    pairs = [node_boxes(tree, columns, width, mirrored=True) for tree in trees]
+    leaves = [np.flatnonzero(tree.children_left < 0) for tree in trees]
+    lower = np.concatenate([p[0][at] for p, at in zip(pairs, leaves, strict=True)])
+    upper = np.concatenate([p[1][at] for p, at in zip(pairs, leaves, strict=True)])
+    _, first = np.unique(np.concatenate([lower, upper], 1), axis=0, return_index=True)
+    first = np.sort(first)
+    lower, upper = lower[first], upper[first]
+    return ClassBlind(
+        lower=lower, upper=upper, size=inside(x, lower, upper).sum(1).astype(np.float64),
+        rows=len(x), leaves=sum(len(at) for at in leaves), fidelity=fidelity, cut=cut,
+        _trees=(), _first=first,
+    )  # fmt: skip
 
 
 def _parents(tree: Any) -> np.ndarray:

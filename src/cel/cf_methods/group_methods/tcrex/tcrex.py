@@ -74,6 +74,8 @@ class TCREx(GroupMixin, ExplanationMethod):
             answers them by the rule of their metarule alone, and units are metarules.
         max_rules: most rules, the most feasible ones.
         max_donors: most training rows of a rule to copy from.
+        bounds: "mirrored" imitates the boxes behind the printed tables (leaves with their
+            thresholds on the wrong side, whatever their class); it is for comparing with print.
         fit_split: see `ExplanationMethod`.
         max_rows: see `ExplanationMethod`.
         options: settings that every method has.
@@ -112,6 +114,7 @@ class TCREx(GroupMixin, ExplanationMethod):
         groups: Literal["rule", "metarule"] = "rule",
         max_rules: int = 1000,
         max_donors: int = 500,
+        bounds: Literal["tree", "mirrored"] = "tree",
         fit_split: FitSplit = "train",
         max_rows: int | None = 1000,
         **options: Unpack[Options],
@@ -130,6 +133,7 @@ class TCREx(GroupMixin, ExplanationMethod):
         self.groups = groups
         self.max_rules = max_rules
         self.max_donors = max_donors
+        self.bounds = bounds
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
@@ -197,6 +201,7 @@ class TCREx(GroupMixin, ExplanationMethod):
                 max_leaf_nodes=self.max_leaf_nodes,
                 regression=y.ndim == 2,
                 seed=self.random_state,
+                mirrored=self.bounds == "mirrored",
             )
             for columns in actionable_views(self.space_, self.actionable)
         )

@@ -15,6 +15,7 @@ from cel.cf_methods.local_methods.artelt.dense_components import (
     RadiusRule,
     fit_density,
 )
+from cel.cf_methods.local_methods.artelt.first_layer import answers_of_first_layer
 from cel.cf_methods.local_methods.artelt.programs import (
     Setting,
     best_per_row,
@@ -71,7 +72,8 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         quantile: which quantile of the training densities delta is.
         threshold: log delta itself, instead of a quantile.
         categories: "search" as above; "fixed" never changes them, "modal" always does.
-        extension: None or "scp".
+        extension: None or "scp"; "first_layer" imitates the printed tables, which took the first
+            layer of a ReLU network for a linear model, and is for comparing with them.
         solver: "admm", or "clarabel" for one program at a time (extra "convex"), which also gives
             a second opinion on programs that ADMM leaves undecided.
         max_iter: iterations of ADMM.
@@ -102,7 +104,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         quantile: float = 0.5,
         threshold: float | None = None,
         categories: Literal["search", "fixed", "modal"] = "search",
-        extension: Literal["scp"] | None = None,
+        extension: Literal["scp", "first_layer"] | None = None,
         solver: Literal["admm", "clarabel"] = "admm",
         max_iter: int = 1000,
         **options: Unpack[Options],
@@ -121,7 +123,12 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
                 f"Artelt needs a linear model; {who} is not. Pass extension='scp' for sequential "
                 "convex programming, which goes beyond the paper"
             )
-        if model.linear() is None and not model.differentiable:
+        if self.extension == "first_layer":
+            if not hasattr(self.model, "relu_"):
+                raise UnsupportedError(
+                    f"Artelt(extension='first_layer') reads ReLU networks; {who} is none"
+                )
+        elif model.linear() is None and not model.differentiable:
             raise UnsupportedError(f"Artelt(extension='scp') needs gradients; {who} has none")
         if not len(space.numeric_columns):
             raise UnsupportedError("Artelt moves numeric features only, and there are none")
@@ -165,7 +172,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
                     again, _ = self._answer(query, other(query, left), left)
                     x = torch.where(x.isnan(), again, x)
         infeasible = (infeasible & x[:, 0].isnan()) | query.region.fixed.all(1)
-        logs = {"extension": "scp"} if query.model.linear() is None else None
+        logs = {"extension": self.extension} if query.model.linear() is None else None
         return Answer(x=x, infeasible=infeasible, logs=logs)
 
     def _modal(self, query: Query, rows: Tensor) -> Tensor:
@@ -181,6 +188,10 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         """Return (answers (n, d), proved infeasible (n,)) for the given rows and categories."""
         setting = self._setting(query, home)
         linear = query.model.linear()
+        if linear is None and self.extension == "first_layer":
+            layer = self.model.relu_().layers[0]
+            x = answers_of_first_layer(setting, rows, layer, lambda p: self._solve(p, query))
+            return x, torch.zeros(len(query), dtype=torch.bool, device=x.device)
         if linear is None:
             return sequential(setting, rows, self._core(query))
         source, which = setting.pairs(rows)
