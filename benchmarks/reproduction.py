@@ -31,8 +31,11 @@ def read():
         store, plan = open_run(runs[0])
         return collect(store, plan), experiment_scores(store, plan)
     scores, tried = shipped_table("paper"), shipped_table("paper", "experiments")
+    there = set(tried["experiment"]) if len(tried) else set()
     derived = [
-        DERIVED[e.derive](scores).assign(experiment=e.name) for e in experiments() if e.derive
+        DERIVED[e.derive](scores).assign(experiment=e.name)
+        for e in experiments()
+        if e.derive and not e.is_run and e.name not in there
     ]
     return scores, pd.concat([tried, *derived], ignore_index=True)
 
@@ -52,21 +55,33 @@ def with_sum(counts):
 
 
 def effects(scores, tried):
-    """Cells that differ without experiments, and how each experiment ends for them."""
+    """Cells that differ or are missing without experiments, and how each experiment ends there."""
     before = compare_with_paper(scores)
-    differing = before["verdict"].isin(["better", "worse"])
+    lost = (before["verdict"] == "missing") & before["mean_paper"].notna()
+    lost &= before["metric"] != "time_s"
+    differing = before["verdict"].isin(["better", "worse"]) | lost
     lines = {}
     for experiment in experiments():
         part = tried[tried["experiment"] == experiment.name] if len(tried) else tried
         after = compare_with_paper(scores, part) if len(part) else before
         about = differing & np.array([experiment.claims(r) for r in before.to_dict("records")])
         said = after.loc[about, "verdict"]
-        lines[experiment.name] = [
-            int(about.sum()), int((said == "explained").sum()), int((said == "unexplained").sum()),
-            experiment.reason,
-        ]  # fmt: skip
-    names = ["differing cells", "explained", "not explained", "what is imitated"]
+        good = int((said == "explained").sum())
+        bad = int((after.loc[about, "reason"].str.startswith("tried without success")).sum())
+        found = (good, bad) if len(part) else ("not run", "not run")
+        sets = part["dataset"].nunique() if len(part) else 0
+        lines[experiment.name] = [sets, int(about.sum()), *found, experiment.reason]
+    names = ["datasets", "cells", "explained", "not explained", "what is imitated"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=names)
+
+
+def not_run(tried):
+    """A sentence about the experiments that have no scores."""
+    there = set(tried["experiment"]) if len(tried) else set()
+    names = [f"`{e.name}`" for e in experiments() if e.name not in there]
+    if not names:
+        return "All of them were run.\n"
+    return f"Not run: {', '.join(names)}. Their cells count as better, worse or missing.\n"
 
 
 def reproduced(table):
@@ -113,7 +128,7 @@ def page():
         *missing_part(table), "", PLACEBO, *show(wrong, "method"),
         f"Reproduced by this measure: {', '.join(yes) or 'none'}.",
         f"Not reproduced: {', '.join(no)}.", "", EXPERIMENTS,
-        *show(effects(scores, tried), "experiment"), UNTRIED,
+        *show(effects(scores, tried), "experiment"), not_run(tried), UNTRIED,
     ]  # fmt: skip
     return "\n".join(parts).rstrip() + "\n"
 
@@ -132,8 +147,8 @@ says little. *better*, *worse*: differs, and no experiment is about the cell. *e
 experiment that imitates the suspected cause gives a score that agrees with print. *unexplained*:
 experiments about the cell were run and do not. *not_comparable*: times, of another machine.
 *ours_only*: blank in print. *missing*: printed, and no row of ours was answered, or the published
-algorithm does not work for the model. A missing or infinite deviation, or that of one fold, is no
-band.
+algorithm does not work for the model, and no experiment gives the printed value. A missing or
+infinite deviation, or that of one fold, is no band.
 """
 COUNTS = """## Counts
 
@@ -152,10 +167,10 @@ EXPERIMENTS = """## Experiments
 
 A reason counts only when its imitation gives the printed value, cell by cell.
 `cel compare RUN --with paper --experiments` runs them in the folder of the run, with its models.
-"Differing cells" are those that an experiment is about.
+"Cells" are those that an experiment is about and that differ, or that are missing on our side;
+cells of datasets on which it was not run are in neither of the two columns after it.
 """
-UNTRIED = """An experiment with two zeros has no scores among the shipped ones. What no experiment
-explains is counted as better, worse or unexplained, not excused.
+UNTRIED = """What no experiment explains is better, worse, unexplained or missing, not excused.
 """
 
 
