@@ -68,7 +68,7 @@ class Experiment:
     def variant(self, suite: Suite) -> Suite:
         """Return the suite with the suspected mistake in it, and only what the claim is about."""
         datasets = tuple(d for d in suite.datasets if not self.dataset or d in self.dataset)
-        models = {
+        models: dict[str, Any] = {
             group: {m: v for m, v in getattr(suite, group).items() if m in self.model}
             for group in ("classifiers", "regressors")
             if self.model
