@@ -34,7 +34,7 @@ def answers_of_first_layer(
         solve: solves programs.
     """
     found = torch.full_like(setting.query.x, torch.nan)
-    for part in rows.split(ROWS):
+    for part in torch.split(rows, ROWS):
         source, which = setting.pairs(part)
         if not len(source) or setting.query.budget.expired:
             break
