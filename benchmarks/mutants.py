@@ -8,11 +8,14 @@
 A change is one of: an operator replaced, a comparison moved by one step or turned round, a number
 or truth value replaced (tolerances a thousandfold), a condition dropped, two arguments swapped, a
 statement removed. Messages of errors, annotations, decorators and docstrings are left alone. Each
-change is made in a copy of the tree, never in the tree itself. Tests stop at the first failure; a
-change that makes them run five times as long as they do without it counts as noticed. The tests of
-a module are those listed below for its package and its own doctests. `--wide` shows survivors of
-these to slower tests as well, and to those under tests/unit and tests/properties that name what
-the module exports.
+change is made in a copy of the tree, never in the tree itself. The tests of a package are those
+listed below and the doctests of its modules, with `--wide` also slower ones. They run once without
+a change and note which of them run which line; a change is then shown to the tests that run it,
+the quickest first, until one fails or `BUDGET_S` seconds of tests are spent. A change that makes them
+run five times as long as without it counts as noticed; one that no test runs is a survivor.
+
+    python benchmarks/mutants.py --into runs/mutants --seconds 500  # stop, and go on another time
+    python benchmarks/mutants.py --into runs/mutants --again        # judge its survivors again
 
 A survivor is a hole in the tests or a change that changes nothing. Those that were looked at and
 change nothing stand in benchmarks/mutants_equivalent.txt with the reason; they do not count.
@@ -22,7 +25,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import copy
+import hashlib
 import json
 import multiprocessing
 import os
@@ -35,15 +40,23 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 COPIED = ("src", "tests", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 SLOWER, LEAST_S = 5, 30  # a change may take this many times the time without it, but at least this
+BUDGET_S = 60  # of tests, for one change
 MIN_PER_PACKAGE = 10
-fork = multiprocessing.get_context("fork")
+fork, hook = multiprocessing.get_context("fork"), pytest.hookimpl
+WARM = (
+    "numpy", "pandas", "scipy.stats", "scipy.optimize", "sklearn.ensemble", "sklearn.neighbors",
+    "sklearn.model_selection", "torch", "hypothesis", "cvxpy", "pydantic", "yaml", "requests",
+    "pyarrow.parquet", "typer", "rich.console", "safetensors.torch", "_pytest.doctest",
+)  # fmt: skip
 _JUDGES = []  # one per process of the pool
 
 # fmt: off
@@ -349,86 +362,170 @@ def _evenly(pool, count, rng):
 # -- tests -----------------------------------------------------------------------------------
 
 
-def exports(path):
-    tree = ast.parse((ROOT / path).read_text(encoding="utf8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-            return [e.value for e in node.value.elts]
-    return []
+def listed_tests(package, wide=False):
+    """Return the test files of a package, and its modules, for their doctests.
 
-
-def nearest(mutant):
-    """Return the tests listed for its package, and the module, for its doctests.
-
-    The module comes last: collected first, it would be imported a second time, beside its package.
+    Modules come last: collected first, they would be imported a second time, beside their package.
     """
-    patterns = PACKAGES[mutant.package][1]
-    listed = {p for pattern in patterns for p in ROOT.glob(pattern)}
-    return [*_by_names(mutant, listed), mutant.path]
+    _, near, slower = PACKAGES[package]
+    listed = [p for pattern in (*near, *(slower if wide else ())) for p in ROOT.glob(pattern)]
+    names = [str(p.relative_to(ROOT)) for p in sorted(set(listed))]
+    return [*names, *map(str, files_of(package))]
 
 
-def slower(mutant):
-    """Return the slower tests of the package, and those that name what the module exports."""
-    _, patterns, more = PACKAGES[mutant.package]
-    known = {p for pattern in patterns for p in ROOT.glob(pattern)}
-    about = re.compile(rf"cel\.{mutant.path.split('/')[2]}\b")
-    others = set()
-    for folder in ("unit", "properties"):
-        for path in (ROOT / "tests" / folder).rglob("test_*.py"):
-            if _named(mutant, path) and about.search(path.read_text(encoding="utf8")):
-                others.add(path)
-    listed = [p for pattern in more for p in sorted(ROOT.glob(pattern))]
-    names = [*_by_names(mutant, others - known), *(str(p.relative_to(ROOT)) for p in listed)]
-    return list(dict.fromkeys(names))
+class Reach:
+    """A plugin for pytest: which tests run which lines of some files, and how long they take.
+
+    Lines that run in a fixture shared by a file, or when the file is imported, belong to all of
+    its tests.
+    """
+
+    def __init__(self, folder, files):
+        self.names = {str(folder / f): str(f) for f in files}
+        self.lines, self.seconds, self.owner = {}, {}, None
+
+    def _called(self, frame, event, arg):
+        name = self.names.get(frame.f_code.co_filename)
+        if name is None or frame.f_code.co_name == "<module>":
+            return None
+        found = self.lines.setdefault(name, {})
+        owner = self.owner
+
+        def ran(frame, event, arg):
+            if event == "line":
+                found.setdefault(frame.f_lineno, set()).add(owner)
+            return ran
+
+        found.setdefault(frame.f_lineno, set()).add(owner)
+        return ran
+
+    def _traced(self, owner):
+        before, self.owner = self.owner, owner
+        sys.settrace(self._called)
+        try:
+            return (yield)
+        finally:
+            self.owner = before
+            if before is None:
+                sys.settrace(None)
+
+    @hook(wrapper=True)
+    def pytest_make_collect_report(self, collector):
+        return (yield from self._traced(collector.nodeid.split("::")[0]))
+
+    @hook(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef, request):
+        shared = fixturedef.scope != "function"
+        owner = request.node.nodeid.split("::")[0] if shared else self.owner
+        return (yield from self._traced(owner))
+
+    @hook(wrapper=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        started = time.monotonic()
+        try:
+            return (yield from self._traced(item.nodeid))
+        finally:
+            self.seconds[item.nodeid] = time.monotonic() - started
+
+    def to_dict(self):
+        """Return {"seconds": {test: s}, "lines": {file: {line: tests}}}, shared lines resolved."""
+        of_file = {}
+        for test in self.seconds:
+            of_file.setdefault(test.split("::")[0], []).append(test)
+        lines = {}
+        for name, found in self.lines.items():
+            for line, owners in found.items():
+                tests = {
+                    t for o in owners for t in ([o] if o in self.seconds else of_file.get(o, ()))
+                }
+                lines.setdefault(name, {})[str(line)] = sorted(tests)
+        return {"seconds": self.seconds, "lines": lines}
 
 
-def _named(mutant, path):
-    """Return how many of the names that a module exports a test file has."""
-    names = exports(mutant.path)
-    if not names:
-        return 0
-    word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-    return len(set(word.findall(path.read_text(encoding="utf8"))))
+class Only:
+    """A plugin for pytest: some tests, in an order."""
+
+    def __init__(self, tests):
+        self.place = {test: i for i, test in enumerate(tests)}
+
+    @hook(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items[:] = [i for i in items if i.nodeid in self.place]
+        items.sort(key=lambda i: self.place[i.nodeid])
 
 
-def _by_names(mutant, paths):
-    """Sort test files: those that name most of a module first, then small ones."""
-    order = sorted(paths, key=lambda p: (-_named(mutant, p), p.stat().st_size, p))
-    return [str(p.relative_to(ROOT)) for p in order]
+def spans(path):
+    """Return [(first, last)] of the statements of a file, and of its functions, innermost last."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf8"))
+    statements, functions = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            functions.append((node.lineno, node.end_lineno))
+        elif isinstance(node, ast.If | ast.While | ast.For | ast.With):
+            statements.append((node.lineno, node.body[0].lineno - 1))
+        elif isinstance(node, ast.stmt) and not isinstance(node, ast.ClassDef):
+            statements.append((node.lineno, node.end_lineno))
+    return statements, functions
 
 
-def run_tests(folder, tests, timeout):
+def reaching(mutant, reach):
+    """Return the tests that run a change: its statement, or (at import) anything of its file.
+
+    Quickest files first, quickest tests first in a file, at most `BUDGET_S` seconds in all.
+    """
+    lines = {int(n): t for n, t in reach["lines"].get(mutant.path, {}).items()}
+    statements, functions = spans(mutant.path)
+    inside = [f for f in functions if f[0] < mutant.line <= f[1]]
+    around = [s for s in statements if s[0] <= mutant.line <= max(s)] if inside else [(0, 10**9)]
+    first, last = max(around, default=max(inside, default=(0, 10**9)))
+    tests = {t for n, found in lines.items() if first <= n <= max(first, last) for t in found}
+    seconds = reach["seconds"]
+    of_file = Counter()
+    for test in tests:
+        of_file[test.split("::")[0]] += seconds[test]
+    order = sorted(
+        tests, key=lambda t: (of_file[t.split("::")[0]], t.split("::")[0], seconds[t], t)
+    )
+    spent, chosen = 0.0, []
+    for test in order:
+        spent += seconds[test]
+        if not chosen or spent <= BUDGET_S:
+            chosen.append(test)
+    return chosen
+
+
+def run_tests(folder, tests, timeout, plugins=(), ended=lambda: None):
     """Run tests in a copy of the tree, in a child of this warm process; return (code, seconds)."""
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _child(folder, tests)
+        _child(folder, tests, plugins, ended)
     while time.monotonic() - started < timeout:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), time.monotonic() - started
-        time.sleep(0.05)
+        time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None, time.monotonic() - started
 
 
-def _child(folder, tests):
+def _child(folder, tests, plugins, ended):
     code = 70
     try:
         os.setsid()
         os.chdir(folder)
         os.environ["PYTHONPATH"] = str(folder / "src")
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        os.environ.setdefault("CEL_SLOW", "none")
         sys.dont_write_bytecode = True
         sys.path[:] = [str(folder / "src"), *(p for p in sys.path if not _is_ours(p))]
         with open(folder / "said.txt", "w", encoding="utf8") as said:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
-        import pytest
-
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
-        code = int(pytest.main([*options, *tests]))
+        code = int(pytest.main([*options, *tests], plugins=list(plugins)))
+        ended()
     except BaseException:  # noqa: BLE001 - a child must never return into the parent's code
         traceback.print_exc()
     finally:
@@ -442,8 +539,8 @@ def _is_ours(entry):
 
 
 def warm_up():
-    """Import what every test imports, once; the children of this process have it already."""
-    for name in ("numpy", "pandas", "scipy.stats", "sklearn.ensemble", "torch"):
+    """Import what tests import, once; the children of this process have it already."""
+    for name in WARM:
         __import__(name)
     import torch
 
@@ -452,6 +549,7 @@ def warm_up():
 
 
 def copied(folder):
+    """Copy the tree and compile it: no child writes bytecode, which would outlive a change."""
     folder.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", ".*cache", "runs")
     for name in COPIED:
@@ -460,6 +558,7 @@ def copied(folder):
             shutil.copytree(source, folder / name, ignore=ignore)
         elif source.exists():
             shutil.copy(source, folder / name)
+    compileall.compile_dir(folder / "src", quiet=2)
     return folder
 
 
@@ -475,37 +574,65 @@ class BaselineError(Exception):
 class Judge:
     """Runs the tests of changes in one copy of the tree."""
 
-    def __init__(self, folder):
-        self.folder, self.baseline = folder, {}
+    def __init__(self, folder, notes, wide):
+        self.folder, self.notes, self.wide, self.known = folder, notes, wide, {}
 
-    def seconds(self, tests):
-        """Return how long tests take without a change; they must pass."""
-        key = tuple(tests)
-        if key not in self.baseline:
-            code, seconds = run_tests(self.folder, tests, 1800)
+    def reach(self, package):
+        """Return what `Reach` notes of the tests of a package; they must pass."""
+        name = f"{package.replace(' ', '_')}{'_wide' if self.wide else ''}.json"
+        place, now = self.notes / name, checksum(package, self.wide)
+        if package not in self.known and place.exists():
+            noted = json.loads(place.read_text())
+            if noted["of"] == now:
+                self.known[package] = noted
+        if package not in self.known:
+            plugin = Reach(self.folder, files_of(package))
+
+            def ended():
+                place.write_text(json.dumps({"of": now} | plugin.to_dict()))
+
+            tests = listed_tests(package, self.wide)
+            code, _ = run_tests(self.folder, tests, 3600, [plugin], ended)
             if code != 0:
                 said = (self.folder / "said.txt").read_text()[-2000:]
-                raise BaselineError(f"without any change, {tests} ended with {code}:\n{said}")
-            self.baseline[key] = seconds
-        return self.baseline[key]
+                raise BaselineError(f"without any change, {package} ended with {code}:\n{said}")
+            self.known[package] = json.loads(place.read_text())
+        return self.known[package]
 
-    def verdict(self, mutant, tests):
-        """Return ("killed", by what), ("timeout", "") or ("survived", "")."""
-        limit = max(SLOWER * self.seconds(tests), LEAST_S)
+    def verdict(self, mutant):
+        """Return ("killed", by what), ("timeout", "") or ("survived", number of tests)."""
+        reach = self.reach(mutant.package)
+        tests = reaching(mutant, reach)
+        if not tests:
+            return "survived", "no test runs it"
+        limit = max(SLOWER * sum(reach["seconds"][t] for t in tests), LEAST_S)
+        files = list(dict.fromkeys(t.split("::")[0] for t in tests))
+        files.sort(key=lambda f: f.startswith("src"))
         place = self.folder / mutant.path
-        original = place.read_bytes()
+        original, was = place.read_bytes(), place.stat()
         place.write_bytes(mutated(mutant))
+        os.utime(place, (was.st_atime, was.st_mtime + 10))  # the compiled original is not its own
         try:
-            code, _ = run_tests(self.folder, tests, limit)
+            code, _ = run_tests(self.folder, files, limit, [Only(tests)])
         finally:
             place.write_bytes(original)
+            os.utime(place, (was.st_atime, was.st_mtime))
         if code is None:
             return "timeout", ""
         if code == 0:
-            return "survived", ""
+            return "survived", f"{len(tests)} tests"
         said = (self.folder / "said.txt").read_text()
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
         return "killed", first.group(1) if first else f"exit code {code}"
+
+
+def checksum(package, wide):
+    """Return a name for what the reach of a package's tests depends on."""
+    digest = hashlib.blake2b(digest_size=8)
+    files = {*(ROOT / "src").rglob("*.py"), *(ROOT / t for t in listed_tests(package, wide))}
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def equivalent():
@@ -524,57 +651,92 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=PACKAGES, help="a package")
     parser.add_argument("--file", help="one file, such as src/cel/search/shells.py")
-    parser.add_argument("--wide", action="store_true", help="show survivors to slower tests too")
+    parser.add_argument("--wide", action="store_true", help="slower tests too")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--list", action="store_true", help="show the sample, run nothing")
-    parser.add_argument("--json", type=Path, help="write every verdict to a file")
+    parser.add_argument(
+        "--into", type=Path, help="a folder for verdicts; what has one is not redone"
+    )
+    parser.add_argument("--again", action="store_true", help="judge the survivors in it once more")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop")
     options = parser.parse_args()
     drawn = sample(options.only or list(PACKAGES), options.count, options.seed, options.file)
-    known = equivalent()
     if options.list:
         for m in drawn:
             print(f"{m.path}:{m.line} | {m.change}")
         return
     warm_up()
-    verdicts = judge_all(drawn, known, options)
-    if options.json:
-        rows = [asdict(m) | {"verdict": v, "by": by} for m, (v, by) in verdicts.items()]
-        options.json.write_text(json.dumps(rows, indent=1))
-    summary(verdicts)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = options.into or Path(parent) / "verdicts"
+        folder.mkdir(parents=True, exist_ok=True)
+        judge_all(drawn, folder, Path(parent), options)
+        summary({m: v for m, v in verdicts_in(folder, drawn).items() if v})
 
 
-def judge_all(drawn, known, options):
-    """Judge all changes, in `jobs` processes with a copy of the tree each."""
-    verdicts = {}
-    with tempfile.TemporaryDirectory() as parent, fork.Pool(options.jobs, _open, [parent]) as pool:
-        judged = pool.imap(_judge, [(m, options.wide) for m in drawn])
-        for number, (mutant, found) in enumerate(zip(drawn, judged, strict=True), 1):
-            verdict, by = found
+def verdicts_in(folder, drawn):
+    """Return {change: (verdict, by)} as far as a folder has them."""
+    told, place = {}, folder / "verdicts.jsonl"
+    for line in place.read_text().splitlines() if place.exists() else ():
+        said = json.loads(line)
+        told[said["name"], said["line"]] = said["verdict"], said["by"]
+    known, found = equivalent(), {}
+    for m in drawn:
+        verdict, by = told.get((m.name, m.line), (None, ""))
+        if verdict == "survived" and m.name in known:
+            verdict, by = "equivalent", known[m.name]
+        found[m] = (verdict, by) if verdict else None
+    return found
+
+
+def judge_all(drawn, folder, parent, options):
+    """Judge all changes, in `jobs` processes with a copy of the tree each, until time is up."""
+    before = verdicts_in(folder, drawn)
+    again = {None, "survived"} if options.again else {None}
+    left = [m for m in drawn if (before[m] or (None,))[0] in again]
+    start, ends = (parent, folder, options.wide), time.monotonic() + options.seconds
+    with fork.Pool(options.jobs, _open, start) as pool:
+        for number, mutant, verdict, by in _in_time(pool, left, ends):
             if verdict == "no baseline":
                 sys.exit(by)
-            if verdict == "survived" and mutant.name in known:
-                verdict, by = "equivalent", known[mutant.name]
-            verdicts[mutant] = verdict, by
-            said = f"{number}/{len(drawn)} {verdict:10} {mutant.path}:{mutant.line} "
+            with open(folder / "verdicts.jsonl", "a", encoding="utf8") as file:
+                told = {"name": mutant.name, "line": mutant.line, "verdict": verdict, "by": by}
+                file.write(json.dumps(told) + "\n")
+            said = f"{number}/{len(left)} {verdict:10} {mutant.path}:{mutant.line} "
             print(said + mutant.change + (f"  [{by}]" if by else ""), flush=True)
-    return verdicts
 
 
-def _open(parent):
+def _in_time(pool, left, ends):
+    """Hand out changes one at a time, so that none is begun when time is up."""
+
+    def still():
+        for mutant in left:
+            if time.monotonic() > ends:
+                return
+            yield mutant
+
+    jobs, waiting, number = still(), [], 0
+    size = pool._processes
+    while True:
+        while len(waiting) < size and (mutant := next(jobs, None)) is not None:
+            waiting.append((mutant, pool.apply_async(_judge, [mutant])))
+        if not waiting:
+            return
+        number += 1
+        mutant, asked = waiting.pop(0)
+        yield number, mutant, *asked.get()
+
+
+def _open(parent, notes, wide):
     """Give a process of the pool its copy of the tree."""
-    _JUDGES[:] = [Judge(copied(Path(parent) / str(os.getpid())))]
+    _JUDGES[:] = [Judge(copied(parent / str(os.getpid())), notes, wide)]
 
 
-def _judge(asked):
-    mutant, wide = asked
+def _judge(mutant):
     (judge,) = _JUDGES
     try:
-        verdict, by = judge.verdict(mutant, nearest(mutant))
-        if verdict == "survived" and wide and (more := slower(mutant)):
-            verdict, by = judge.verdict(mutant, more)
+        return judge.verdict(mutant)
     except BaselineError as failure:
         return "no baseline", str(failure)
-    return verdict, by
 
 
 def summary(verdicts):

@@ -68,12 +68,28 @@ def test_samples_are_repeatable_different_by_seed_and_compile(mutants):
         compile(mutants.mutated(mutant), mutant.path, "exec")
 
 
-def test_every_module_has_tests_of_its_own(mutants):
-    for package in mutants.PACKAGES:
-        for path in mutants.files_of(package):
-            some = mutants.mutants_of(package, path)
-            tests = mutants.nearest(some[0]) if some else []
-            assert not some or [t for t in tests if t.startswith("tests/")], path
+def test_every_package_has_tests_of_its_own(mutants):
+    for package, (_, near, slower) in mutants.PACKAGES.items():
+        assert all(list(ROOT.glob(p)) for p in (*near, *slower)), package
+        assert [t for t in mutants.listed_tests(package) if t.startswith("tests/")], package
+        assert set(mutants.listed_tests(package)) < set(mutants.listed_tests(package, wide=True))
+
+
+def test_a_change_is_shown_to_the_tests_that_run_it(mutants, monkeypatch, tmp_path):
+    (tmp_path / "share.py").write_text(SOURCE)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    found = mutants.mutants_of("space", Path("share.py"))
+    reach = {
+        "seconds": {"b.py::slow": 50.0, "b.py::quick": 2.0, "a.py::only": 3.0, "c.py::more": 90.0},
+        "lines": {"share.py": {"4": ["a.py::only"], "6": ["b.py::slow", "b.py::quick"],
+                               "8": ["c.py::more"]}},
+    }  # fmt: skip
+    told = {m.line: mutants.reaching(m, reach) for m in found}
+    assert told[4] == ["a.py::only"]
+    assert told[6] == ["b.py::quick", "b.py::slow"]
+    assert told[7] == []  # no test runs it
+    assert told[8] == ["c.py::more"]  # over the budget, but alone
+    assert told[2] == ["a.py::only", "b.py::quick", "b.py::slow"]  # defaults: all that fits
 
 
 def test_tests_that_fail_and_tests_that_pass_are_told_apart(mutants, tmp_path):
@@ -84,6 +100,31 @@ def test_tests_that_fail_and_tests_that_pass_are_told_apart(mutants, tmp_path):
     assert mutants.run_tests(tmp_path, ["test_good.py"], 60)[0] == 0
     assert mutants.run_tests(tmp_path, ["test_bad.py"], 60)[0] == 1
     assert mutants.run_tests(tmp_path, ["test_slow.py"], 3)[0] is None
+
+
+def test_lines_are_noted_for_the_tests_that_run_them(mutants, tmp_path):
+    import json
+
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "twice.py").write_text(
+        "LIMIT = 2\n\ndef twice(x):\n    if x > LIMIT:\n        return x\n    return 2 * x\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\nfrom twice import twice\n"
+        "@pytest.fixture(scope='module')\ndef six():\n    return twice(6)\n"
+        "def test_low(six): assert twice(1) == 2\ndef test_six(six): assert six == 6\n"
+    )
+    plugin = mutants.Reach(tmp_path, [Path("src/twice.py")])
+    place = tmp_path / "noted.json"
+    ended = lambda: place.write_text(json.dumps(plugin.to_dict()))  # noqa: E731
+    assert mutants.run_tests(tmp_path, ["test_it.py"], 60, [plugin], ended)[0] == 0
+    both = ["test_it.py::test_low", "test_it.py::test_six"]
+    lines = json.loads(place.read_text())["lines"]["src/twice.py"]
+    assert lines == {"3": both, "4": both, "5": both, "6": both[:1]}
+    only = mutants.Only(both[1:])
+    (tmp_path / "src" / "twice.py").write_text("def twice(x):\n    return 6\n")
+    assert mutants.run_tests(tmp_path, ["test_it.py"], 60, [only])[0] == 0  # the other would fail
+    assert mutants.run_tests(tmp_path, ["test_it.py"], 60)[0] == 1
 
 
 def test_known_equivalent_changes_still_exist(mutants):
