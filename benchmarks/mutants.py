@@ -11,8 +11,8 @@ statement removed. Messages of errors, annotations, decorators and docstrings ar
 change is made in a copy of the tree, never in the tree itself. The tests of a package are those
 listed below and the doctests of its modules, with `--wide` also slower ones. They run once without
 a change and note which of them run which line; a change is then shown to the tests that run it,
-the quickest first, until one fails or `BUDGET_S` seconds of tests are spent. A change that makes them
-run five times as long as without it counts as noticed; one that no test runs is a survivor.
+the quickest first, until one fails or `BUDGET_S` seconds of tests are spent. A change that makes
+them run five times as long as without it counts as noticed; one that no test runs is a survivor.
 
     python benchmarks/mutants.py --into runs/mutants --seconds 500  # stop, and go on another time
     python benchmarks/mutants.py --into runs/mutants --again        # judge its survivors again
@@ -524,6 +524,7 @@ def _child(folder, tests, plugins, ended):
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # imported by warm_up
         code = int(pytest.main([*options, *tests], plugins=list(plugins)))
         ended()
     except BaseException:  # noqa: BLE001 - a child must never return into the parent's code

@@ -6,9 +6,10 @@ import pytest
 
 from cel.benchmark import load_suite, make_plan, plan, printed_form
 from cel.benchmark.keys import canonical, key_of, seed_of
-from cel.benchmark.plan import STAGE_VERSION, method_facts
+from cel.benchmark.plan import STAGE_VERSION, MethodFacts, method_facts
 from cel.benchmark.spec import Limits, MethodSpec, Suite
 from cel.datasets import cards
+from cel.errors import ConfigError
 from cel.protocols import Scope, Task
 
 EXPLAIN = {"explain dense", "explain near", "explain rules"}
@@ -225,3 +226,125 @@ def test_settings_and_labels_of_a_list_of_metrics_are_used(tmp_path):
         "prob_plausibility": ("prob_plausibility", {"quantile": 0.3}),
         "redundancy": ("redundancy", {}),
     }
+
+
+def test_the_keys_of_one_suite_are_these():
+    """They are the names of what is stored: another spelling would lose earlier runs."""
+    assert STAGE_VERSION == {
+        "split": 1, "predictor": 1, "density": 1, "judge": 1, "explain": 2, "score": 2,
+    }  # fmt: skip
+    facts = {
+        "wachter": MethodFacts(Scope.LOCAL, frozenset(Task), needs_density=False, version=1),
+        "ares": MethodFacts(Scope.GLOBAL, frozenset(Task), needs_density=True, version=3),
+    }
+    methods = {"near": SUITE["methods"]["near"], "rules": {"method": "ares"}}
+    suite = load_suite(SUITE | {"methods": methods, "target": "paper"})
+    block = make_plan(suite, facts).blocks[1]
+    card = printed_form.card_of(suite, "moons").model_dump(mode="json")
+    split = key_of("split", 1, card, True, 5, 42, 1)
+    predictor = key_of("predictor", 1, split, "lr", {"lr": 0.1})
+    density = key_of("density", 1, predictor, {"model": "gmm"})
+    judges = {"kernel": key_of("judge", 1, predictor, "kernel", {"model": "kde"})}
+    found = (block.split_key, block.predictor_key, block.density_key, block.judge_keys)
+    assert found == (split, predictor, density, judges)
+    expected = {
+        "near": key_of("explain", 2, predictor, None, "wachter", 1, {"distance": "l2"}, 0, 6,
+                       suite.limits.time_s),
+        "rules": key_of("explain", 2, predictor, density, "ares", 3, {}, 1, 6,
+                        suite.limits.time_s),
+    }  # fmt: skip
+    assert {c.method.label: c.explain_key for c in block.cells} == expected
+    assert {c.method.label: c.score_key for c in block.cells} == {
+        label: key_of("score", 2, key, density, "default.yaml", ["ynn"], {"ynn": {"k": 5}}, judges)
+        for label, key in expected.items()
+    }
+    bare = make_plan(load_suite(SUITE | {"methods": methods, "judges": {}}), facts).blocks[1]
+    told = key_of("explain", 2, predictor, None, "wachter", 1, {"distance": "l2"}, "card", 6,
+                  suite.limits.time_s)  # fmt: skip
+    score = key_of("score", 2, told, density, "default.yaml", ["ynn"], {"ynn": {"k": 5}})
+    assert (bare.judge_keys, bare.cells[0].explain_key) == ({}, told)
+    assert bare.cells[0].score_key == score
+
+
+def test_blocks_and_cells_are_in_the_order_of_the_suite():
+    suite = load_suite(
+        SUITE
+        | {
+            "datasets": ["wine", "diabetes"],
+            "folds": [2, 0],
+            "classifiers": {"lr": {}, "mlp": {}},
+            "regressors": {"mlp_regressor": {}},
+        }
+    )
+    found = make_plan(suite)
+    assert [b.label for b in found.blocks] == [
+        "wine/2/lr", "wine/2/mlp", "wine/0/lr", "wine/0/mlp",
+        "diabetes/2/mlp_regressor", "diabetes/0/mlp_regressor",
+    ]  # fmt: skip
+    assert [b.task for b in found.blocks] == [Task.CLASSIFICATION] * 4 + [Task.REGRESSION] * 2
+    assert [c.label for c in found.blocks[1].cells] == [
+        "wine/2/mlp/dense", "wine/2/mlp/near", "wine/2/mlp/rules",
+    ]  # fmt: skip
+    able = [m.label for m in suite.methods if Task.REGRESSION in method_facts(m.method).tasks]
+    assert [c.method.label for c in found.blocks[-1].cells] == able
+    assert len(able) < 3  # rules are for classes
+    assert found.cells == [c for b in found.blocks for c in b.cells]
+    assert [b.label for b in found.shard(2, 4).blocks] == ["wine/2/mlp", found.blocks[5].label]
+    assert found.shard(1, 1).blocks == found.blocks
+    for number, of in ((0, 3), (4, 3)):
+        with pytest.raises(ConfigError, match=f"shard {number}/{of} does not exist; use 1/3"):
+            found.shard(number, of)
+
+
+def test_facts_survive_the_file_and_are_used_instead_of_the_class():
+    facts = MethodFacts(Scope.GROUP, frozenset({Task.REGRESSION}), needs_density=True, version=7)
+    assert facts.to_dict() == {
+        "scope": "group", "tasks": ["regression"], "needs_density": True, "version": 7,
+    }  # fmt: skip
+    assert MethodFacts.from_dict(facts.to_dict()) == facts
+    suite = load_suite(SUITE | {"methods": {"near": {"method": "gone:Away"}}})
+    assert make_plan(suite, {"gone:Away": facts}).cells == []  # moons is classification
+    dense = method_facts("ppcef")
+    assert (dense.needs_density, method_facts("wachter").needs_density) == (True, False)
+    assert (dense.scope, method_facts("glance").scope) == (Scope.LOCAL, Scope.GROUP)
+
+
+def test_models_are_known_before_any_work_unless_imported_by_name():
+    known = make_plan(load_suite(SUITE | {"classifiers": {"away:Model": {}}}))
+    assert known.blocks[0].model == "away:Model"
+    with pytest.raises(ConfigError, match="did you mean 'mlp_regressor'"):
+        make_plan(load_suite(SUITE | {"regressors": {"mlp_regresor": {}}}))
+
+
+def test_what_is_not_a_method_is_refused():
+    with pytest.raises(ConfigError, match=r"'pathlib:Path' is not a BaseCounterfactualMethod"):
+        plan.method_class("pathlib:Path")
+    with pytest.raises(ConfigError, match=r"'os:getcwd' is not a BaseCounterfactualMethod"):
+        plan.method_class("os:getcwd")
+
+
+def test_paradigms_follow_the_task_the_scope_and_the_settings():
+    methods = {
+        "near": {"method": "wachter"},
+        "rules": {"method": "ares"},
+        "one": {"method": "glance", "params": {"n_actions": 1}},
+        "two": {"method": "glance", "params": {"n_actions": 2}},
+        "groups": {"method": "group_ppcef", "params": {"level": "global"}},
+        "plain": {"method": "group_ppcef"},
+        "odd": {"method": "ares", "params": {"n_actions": 1}},
+    }
+    given = SUITE | {"datasets": ["moons", "diabetes"], "methods": methods}
+    given["regressors"] = {"mlp_regressor": {}}
+    found = plan.paradigms_of(make_plan(load_suite(given)))
+    assert {label: found["moons", label] for label in methods} == {
+        "near": "local", "rules": "global", "one": "global", "two": "group",
+        "groups": "global", "plain": method_facts("group_ppcef").scope.value, "odd": "global",
+    }  # fmt: skip
+    assert {found["diabetes", label] for label in methods} == {"regression"}
+
+
+def test_wanted_classes_of_the_card_and_of_the_printed_tables():
+    card, paper = load_suite(SUITE), load_suite(SUITE | {"target": "paper"})
+    assert [plan.target_of(card, s) for s in Scope] == [None] * len(Scope)
+    told = {s: plan.target_of(paper, s) for s in Scope}
+    assert told == {Scope.LOCAL: 0, Scope.GLOBAL: 1, Scope.GROUP: 1}
