@@ -98,8 +98,8 @@ PACKAGES = {
     ),
     "splits": (
         ["src/cel/datasets/splits.py"],
-        ["tests/properties/test_folds.py", "tests/unit/test_datasets.py"],
-        ["tests/unit/test_cards.py"],
+        ["tests/unit/test_splits.py", "tests/properties/test_folds.py"],
+        ["tests/unit/test_datasets.py", "tests/unit/test_cards.py"],
     ),
 }
 # fmt: on
