@@ -9,7 +9,7 @@ from cel.solvers.choices import ChoicePrograms, cheapest_choices
 STEP, OPTIONS = 0.25, 4
 
 
-def random_programs(rng, with_rule):
+def random_programs(rng, with_rule, gaps=(-0.2, 1.0)):
     n, m, q = 3, rng.integers(1, 4), rng.integers(0, 4)
     g = rng.integers(0 if q else 1, 3)
     gain, price = np.zeros((n, m, g, OPTIONS)), np.zeros((n, g, OPTIONS))
@@ -21,7 +21,7 @@ def random_programs(rng, with_rule):
         rules = [(0, first, 1, second)]
     return ChoicePrograms(
         w=rng.normal(size=(n, m, q)),
-        gap=rng.uniform(-0.2, 1.0, (n, m)),
+        gap=rng.uniform(*gaps, (n, m)),
         lower=-rng.integers(0, 4, size=(n, q)) * STEP - 0.1,
         upper=rng.integers(0, 4, size=(n, q)) * STEP + 0.1,
         slope=rng.uniform(0.5, 2, (n, q)),
@@ -73,12 +73,26 @@ def test_choices_equal_enumeration():
         for i in range(len(programs)):
             want = expected(every_choice(programs, i), count)
             states[bool(want)] += 1
-            assert np.allclose(got.cost[i][np.isfinite(got.cost[i])], want, atol=1e-6)
+            padded = want + [np.inf] * (count - len(want))
+            np.testing.assert_allclose(got.cost[i], padded, atol=1e-6)
             assert bool(got.infeasible[i]) == (not want)
             if want:
                 assert got.bound[i] <= want[0] + 1e-12
                 assert want[0] <= got.bound[i] * (1 + 1e-6) + 1e-8
     assert min(states.values()) > 12
+
+
+def test_all_answers_of_a_row_equal_enumeration():
+    """Small demands have many answers: none may be lost behind the first one."""
+    rng, several = np.random.default_rng(2), 0
+    for trial in range(20):
+        programs = random_programs(rng, trial % 2, gaps=(0.05, 0.3))
+        got = cheapest_choices(programs, count=5)
+        for i in range(len(programs)):
+            want = expected(every_choice(programs, i), 5)
+            several += len(want) > 1
+            np.testing.assert_allclose(got.cost[i], want + [np.inf] * (5 - len(want)), atol=1e-6)
+    assert several > 5
 
 
 def test_bounds_hold_at_every_limit_of_nodes():

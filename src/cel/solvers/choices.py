@@ -103,7 +103,9 @@ def cheapest_choices(
         again = _supersets(p, out, top)
         done = top.whole & (again < 0)
         _record(p, out, found, top.pick(done))
-        children = _children(p, top.pick(top.whole & (again >= 0)), out, again)
+        again[done] = found[top.row[done]] - 1  # other answers of the part change something less
+        more = top.whole & (found[top.row] < count)
+        children = _children(p, top.pick(more), out, again[more])
         rest_ = top.pick(~top.whole)
         lost = broken_rule(p, rest_.row, rest_.option) >= 0
         narrow = rest_.pick((rest_.split < 0) & ~lost & (rest_.upper > rest_.lower).any(1))
@@ -247,9 +249,8 @@ def _children(
 ) -> list[ChoiceStates]:
     """Split states whose solution changes all that an earlier answer does: hold one of these."""
     parts = []
-    known = again[again >= 0] if len(s) else again[:0]
-    for i in range(len(s)):
-        row, number = s.row[i], known[i]
+    for i, number in enumerate(again):
+        row = s.row[i]
         moved = np.abs(out.offset[row, number]) > EQUAL
         stays = p.price[row] == 0.0
         switched = ~np.take_along_axis(stays, out.option[row, number][:, None], 1)[:, 0]

@@ -63,6 +63,7 @@ class Actionable(LocalMixin, BaseCounterfactualMethod):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS, Need.LINEAR_MODEL})
     reference: ClassVar[str] = "Ustun, Spangher and Liu, FAT* 2019, arXiv:1809.06514"
     proves: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # flipsets: no answer is lost behind the first
     _copies: ClassVar[int] = 300
     _test_params: ClassVar[Mapping[str, Any]] = {}
 
