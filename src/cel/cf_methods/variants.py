@@ -184,10 +184,29 @@ _ALL = [
         "geco",
         "one more group of features at a time, values as frequent as in the data, cheapest first",
         "the best of twelve sets of changed groups are joined; values of at most 1,000 rows",
+        size=100,
         parents=100,
         give_up=1,
     ),
-    _ours("geco_quick", "geco", "only the best 20 people change one more group"),
+    _ours("geco_quick", "geco", "30 people survive, the best ten change one more group"),
+    Variant(
+        name="rnce",
+        method="robust_nearest",
+        published=True,
+        what="the nearest training row certified under every change of the weights by at most "
+        "0.005, moved towards the row while it stays certified",
+        departs="bounds of intervals instead of an integer program; rows lie inside the region of "
+        "the row; features are given back",
+    ),
+    Variant(
+        name="trex",
+        method="robust_nearest",
+        params={"test": "stability", "optimal": False},
+        published=True,
+        what="the nearest training row whose class is stable under noise",
+        departs="noise on encoded numbers, none on categories; rows lie inside the region of the "
+        "row",
+    ),
     _published(
         "ares",
         "two-level rules by the objective of the paper, the first matching rule of the list",

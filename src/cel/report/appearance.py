@@ -84,8 +84,10 @@ _TITLES = {
     "focus": "FOCUS",
     "probe": "PROBE",
     "rbr": "RBR",
+    "rnce": "RNCE",
     "robust_nearest": "Robust neighbour",
     "roar": "ROAR",
+    "trex": "T-Rex",
 }
 
 # How a method finds its answers, in a word or two; the leaderboard sorts and searches by it.
@@ -96,7 +98,7 @@ _KINDS = {
     "sets": ("dice", "moc", "geco"),
     "density": ("artelt", "ppcef"),
     "latent": ("cchvae", "revise", "clue", "dicoflex"),
-    "robust": ("roar", "probe", "rbr", "robust_nearest"),
+    "robust": ("roar", "probe", "rbr", "robust_nearest", "rnce", "trex"),
     "trees": ("cells", "feature_tweak", "focus"),
     "causal": ("causal",),
     "portfolio": ("auto",),

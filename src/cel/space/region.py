@@ -138,6 +138,14 @@ class Region:
         return (broken == 0) & x.isfinite().all(-1)
 
     @array_in_array_out
+    def keeps_rules(self, x: Any) -> Any:
+        """Tell for each row of `x` (n, d) whether constraints between features hold, (n,)."""
+        x = to_tensor(x, self.origin)
+        if not self.space.constraints:
+            return torch.ones_like(x[:, 0], dtype=torch.bool)
+        return ~self._rules.broken(x).any(-1)
+
+    @array_in_array_out
     def violations(self, x: Any) -> Any:
         """Count the violations of each row by kind, each of shape (n,).
 

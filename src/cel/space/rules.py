@@ -79,8 +79,12 @@ class Rules:
         x = x.clone()
         for _ in range(TURNS):
             broken = self.broken_relations(x)
+            if not bool(broken.any()):
+                break
             for i, row in enumerate(self.layout.relations):
                 at = broken[:, i].nonzero()[:, 0]
+                if not len(at):
+                    continue
                 low, high, near = lower[at], upper[at], x[at]
                 step = torch.where(self.layout.numeric, row, torch.zeros_like(row))
                 for _ in range(TURNS):

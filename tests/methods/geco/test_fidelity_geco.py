@@ -182,7 +182,7 @@ def test_children_that_are_not_judged_would_not_have_counted(name, monkeypatch):
     from cel.cf_methods.local_methods.geco import few_changes
 
     problem, found, asked = PROBLEMS[name](), [], []
-    for looks in ((1.0,), few_changes._LOOKS):
+    for looks in ((10**6,), few_changes._LOOKS):
         monkeypatch.setattr(few_changes, "_LOOKS", looks)
         model = Counting(problem.model)
         method = GeCo(model, space=problem.space, size=20).fit(problem.x_train)

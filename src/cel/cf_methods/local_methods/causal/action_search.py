@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ __all__ = ["ActionProblem", "Actions", "linear_actions", "sets_of_actions", "tan
 
 _FEW = 3  # features cut at a time where all combinations are too many
 _PART = 2**14  # rows times sets that are solved together
+_WAVES = (2, 8, 32)  # programs of a row, lowest floors first, that are solved together
 _LONGER = (1.0, 1.0005, 1.005, 1.02, 1.1, 1.5)  # of an action that rounding made too short
 _MET = 1e-9  # of the largest coefficient: demands missed by rounding alone
 _SLACK = 1e-7  # of a bound: what rounding may have cost
@@ -194,21 +195,30 @@ def _programs(
     """Solve the programs of n rows times s sets, and tell which answers meet all demands.
 
     With one demand on the outcome its closed form comes first. What it costs is a floor of the
-    whole program, which is solved only where it may still be the cheapest of its row.
+    whole program, which is solved only where it may still be the cheapest of its row: those with
+    the lowest floors first, then ever more.
     """
     one = nearest_l1(w[:, 0], gap[:, 0], low, high, 1 / price)
     met = ((w @ one.delta[..., None])[..., 0] - gap >= -_MET * w.abs().amax(2)).all(1)
     floor = (one.delta.abs() * price).sum(1)
     known = floor.masked_fill(~one.feasible | ~met, torch.inf).reshape(shape).amin(1)
-    rivals = floor < known.repeat_interleave(shape[1])
-    todo = (one.feasible & ~met & rivals).nonzero()[:, 0]
+    left = one.feasible & ~met
+    order = floor.masked_fill(~left, torch.inf).reshape(shape).argsort(dim=1, stable=True)
+    place = order.argsort(dim=1)
     dual = torch.zeros_like(gap)
     dual[:, 0] = one.dual
     delta, feasible, sure = one.delta.clone(), one.feasible.clone(), met | ~one.feasible
-    if len(todo):
+    for first, last in pairwise((0, *_WAVES, shape[1])):
+        wave = left & ((place >= first) & (place < last)).flatten()
+        todo = (wave & (floor < known.repeat_interleave(shape[1]))).nonzero()[:, 0]
+        if not len(todo):
+            continue
         many = nearest_all(w[todo], gap[todo], low[todo], high[todo], l1=price, square=0.0)
         delta[todo], feasible[todo], dual[todo] = many.delta, many.feasible, many.dual
         sure[todo] = True
+        cost = torch.full_like(floor, torch.inf)
+        cost[todo] = (many.delta.abs() * price).sum(1).masked_fill(~many.feasible, torch.inf)
+        known = torch.minimum(known, cost.reshape(shape).amin(1))
     return Nearest(delta=delta, feasible=feasible, dual=dual), sure
 
 

@@ -68,6 +68,7 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "causal"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Karimi, Schölkopf and Valera, FAccT 2021, arXiv:2002.06278"
     proves: ClassVar[bool] = True

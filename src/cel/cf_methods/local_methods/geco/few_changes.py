@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -18,7 +18,7 @@ from cel.search.streams import RowStreams, row_keys
 __all__ = ["VALID", "ChangeSettings", "fewest_changes", "norm_mean"]
 
 VALID = 1.0  # largest score of people with the wanted class
-_LOOKS = (0.1, 0.25, 0.5, 1.0)  # shares of the children, cheapest first, shown to the model
+_LOOKS = (2, 8, 32)  # times as many as survive: children, cheapest first, made and judged together
 _VALUES = 2**22  # numbers of children, or of known values, that exist at a time
 
 
@@ -64,7 +64,7 @@ def fewest_changes(
     """Return people (n, size, d), best first, and their scores; valid ones score 1 at most."""
     g, d = len(groups), query.x.shape[1]
     children = settings.parents * g * settings.samples + settings.patterns**2
-    rows = min(_VALUES // (children * d), 4 * _VALUES // (g * len(known)))
+    rows = 4 * min(_VALUES // (children * d), _VALUES // (g * len(known)))
     found = []
     for part in torch.split(query.rows(), max(1, rows)):
         search = _FewChanges(query.select(part), known, groups, settings)
@@ -78,6 +78,35 @@ def fewest_changes(
         )
     people, score = (torch.cat(parts) for parts in zip(*found, strict=True))
     return people, score
+
+
+@dataclass(frozen=True, eq=False)
+class _Children:
+    """Children of a rows, c each, that are made only when their turn comes.
+
+    Attributes:
+        far: (a, c) distances as drawn, or what they are at least; infinite for nobody.
+        make: (positions of rows (k,), children (k,)) -> points (k, d).
+    """
+
+    far: Tensor
+    make: Callable[[Tensor, Tensor], Tensor]
+
+    def and_then(self, other: _Children) -> _Children:
+        """Return these children and others behind them."""
+        count = self.far.shape[1]
+
+        def make(row: Tensor, child: Tensor) -> Tensor:
+            mine = child < count
+            out = self.far.new_empty(0)
+            for some, who, start in ((mine, self, 0), (~mine, other, count)):
+                at = some.nonzero()[:, 0]
+                points = who.make(row[at], child[at] - start)
+                out = out if len(out) else points.new_empty(len(row), points.shape[1])
+                out[at] = points
+            return out
+
+        return _Children(torch.cat([self.far, other.far], 1), make)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +132,8 @@ class _FewChanges:
     @cached_property
     def leaves_region(self) -> bool:
         """Whether values that are fine alone may break something together."""
-        return bool(self.query.region.space.constraints)
+        space = self.query.region.space
+        return bool(space.constraints) or space.limit is not None
 
     def first(self, stream: RowStreams) -> tuple[Tensor, Tensor]:
         """Return people that changed one group each."""
@@ -111,8 +141,8 @@ class _FewChanges:
         nobody = query.x[:, None, :].repeat(1, size, 1)
         nothing = torch.full(nobody.shape[:2], torch.inf, dtype=torch.float64).to(nobody.device)
         u = stream.uniform(1, g, self.settings.first_samples)
-        children, ok = self.one_more(query.x[:, None, :], query.rows(), u)
-        return self.fittest(nobody, nothing, children, ok, query.rows())
+        children = self.one_more(query.x[:, None, :], query.rows(), u)
+        return self.fittest(nobody, nothing, children, query.rows())
 
     def breed(
         self, people: Tensor, worth: Tensor, rows: Tensor, stream: RowStreams
@@ -121,16 +151,18 @@ class _FewChanges:
         s, g = self.settings, len(self.groups)
         self.age[rows] += 1
         best, alive = self.patterns(people, worth, rows)
-        parts = [
+        few = [
             self.unions(best, alive, rows, stream),
             self.nearer(best, alive, rows, stream.uniform(best.shape[1], g)),
         ]
+        x, ok = (torch.cat(p, 1) for p in zip(*few, strict=True))
+        far = self.distance(x, rows).masked_fill(~ok, torch.inf)
         parents = people[:, : s.parents]
-        children, ok = self.one_more(parents, rows, stream.uniform(parents.shape[1], g, s.samples))
+        more = self.one_more(parents, rows, stream.uniform(parents.shape[1], g, s.samples))
         living = worth[:, : s.parents].isfinite().repeat_interleave(g * s.samples, 1)
-        parts.append((children, ok & living))
-        x, ok = (torch.cat(p, 1) for p in zip(*parts, strict=True))
-        return self.fittest(people, worth, x, ok, rows)
+        more = _Children(more.far.masked_fill(~living, torch.inf), more.make)
+        children = _Children(far, lambda row, child: x[row, child]).and_then(more)
+        return self.fittest(people, worth, children, rows)
 
     def moved(self, people: Tensor, rows: Tensor) -> Tensor:
         """Tell (a, m, g) which groups people (a, m, d) have changed."""
@@ -173,59 +205,104 @@ class _FewChanges:
         x = self.values.put(best[:, :, None, :].expand(-1, -1, g, -1), source, group, rank)
         return x.flatten(1, 2), ((count > 0) & alive[..., None]).flatten(1)
 
-    def one_more(self, parents: Tensor, rows: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def one_more(self, parents: Tensor, rows: Tensor, u: Tensor) -> _Children:
         """Change one more group of parents (a, m, d), at quantiles u (a, m, g, s)."""
         (a, m), (g, s) = parents.shape[:2], u.shape[2:]
-        source = rows[:, None, None, None].expand(a, m, g, s)
-        group = torch.arange(g, device=u.device)[:, None].expand(a, m, g, s)
-        count = self.values.count[source, group]
+        count = self.values.count[rows][:, None, :, None]
         rank = (u * count).long().minimum((count - 1).clamp(min=0))
-        x = self.values.put(parents[:, :, None, None, :].expand(-1, -1, g, s, -1), source, group,
-                            rank)  # fmt: skip
-        ok = (count > 0) & ~self.moved(parents, rows)[..., None]
-        return x.flatten(1, 3), ok.flatten(1)
+        group = torch.arange(g, device=u.device)[:, None]
+        gap = self.values.far(rows[:, None, None, None], group, rank)
+        gap = gap.masked_fill((count < 1) | self.moved(parents, rows)[..., None], torch.inf)
+        before = feature_gaps(parents, self.query.x[rows][:, None, :], self.query.region.space)
+        far = self.with_one_more(before[:, :, None, None, :], gap).flatten(1).double()
+        rank = rank.flatten(1)
+
+        def make(row: Tensor, child: Tensor) -> Tensor:
+            which = child // s % g
+            return self.values.put(
+                parents[row, child // (g * s)], rows[row], which, rank[row, child]
+            )
+
+        return _Children(far.reshape(a, m * g * s), make)
+
+    def with_one_more(self, before: Tensor, gap: Tensor) -> Tensor:
+        """Return distances (..., g, s) of people with gaps (..., 1, 1, p) that move one group.
+
+        The gaps (..., g, s) are sums over the features of a group; what several features add is
+        bounded from below.
+        """
+        p, k = before.shape[-1], self.groups.sum(1).to(gap)[:, None]
+        parts = (
+            ((before > 1e-6).sum(-1) + (k == 1)) / p,
+            (before.sum(-1) + gap) / p,
+            ((before.square().sum(-1) + gap.square() / k) / p).sqrt(),
+            torch.maximum(before.amax(-1), gap / k),
+        )
+        weights = self.settings.norms
+        total = sum((w * v for w, v in zip(weights, parts, strict=True)), torch.zeros_like(gap))
+        return total.masked_fill(gap.isinf(), torch.inf)
 
     def fittest(
-        self, elders: Tensor, known: Tensor, children: Tensor, ok: Tensor, rows: Tensor
+        self, elders: Tensor, known: Tensor, children: _Children, rows: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the best of elders (a, e, d) and children (a, c, d), and their scores.
+        """Return the best of elders (a, e, d) and children, and their scores.
 
-        Only children that are cheaper, as drawn, than the last of the best are looked at, cheapest
-        first, and only as long as one of them may still be among the best: no valid person scores
-        above its distance.
+        Children are made and judged cheapest first, and only as long as one of them may still be
+        among the best: no valid person scores below its distance.
         """
-        count, size, query = children.shape[1], self.settings.size, self.query
-        far = self.distance(children, rows).masked_fill(~ok, torch.inf)
-        row, child = (far < known[:, -1:]).nonzero(as_tuple=True)
-        some, source = children[row, child], rows[row]
-        if self.leaves_region:
-            some = query.region.select(source).snap(some)
-            children[row, child] = some
-        price = self.distance(some[:, None], source)[:, 0]
-        price = price.masked_fill((some == query.x[source]).all(1), torch.inf)
-        nobody = -1 - torch.arange(size + count, device=rows.device)
-        keys = nobody.repeat(len(rows), 1)
+        far, size = children.far.clone(), self.settings.size
+        keys = -1 - torch.arange(size, device=rows.device).repeat(len(rows), 1)
         here = known.isfinite()
-        keys[:, :size][here] = row_keys(elders[here], 0)
-        keys[row, size + child] = row_keys(some, 0)
-        far = torch.full_like(far, torch.inf)
-        far[row, child] = price
-        far = far.masked_fill(_again(keys)[:, size:], torch.inf)
-        whole = torch.cat([elders, children], 1)
-        order = far.argsort(dim=1, stable=True)
-        score = torch.full_like(far, torch.inf)
-        for start, stop in pairwise([0, *(int(share * count) for share in _LOOKS)]):
-            limit = torch.cat([known, score], 1).topk(size, largest=False).values[:, -1]
-            part = order[:, start:stop]
-            open_ = far.gather(1, part) < limit[:, None]
-            if not bool(open_.any()) or query.budget.expired:
+        keys[here] = row_keys(elders[here], 0)
+        for look in (*_LOOKS, far.shape[1]):
+            near, which = far.topk(min(look * size, far.shape[1]), dim=1, largest=False)
+            row, place = (near < known[:, -1:]).nonzero(as_tuple=True)
+            if not len(row) or self.query.budget.expired:
                 break
-            row, place = open_.nonzero(as_tuple=True)
-            child = part[row, place]
-            score[row, child] = self.judged(children[row, child], far[row, child], rows[row])
+            child = which[row, place]
+            made = self.settled(children.make(row, child), rows[row])
+            elders, known, keys = self.joined(elders, known, keys, made, row, rows)
+            far.scatter_(1, which, torch.inf)
+        return elders, known
+
+    def settled(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return children (k, d) as they would be seen."""
+        if not self.leaves_region:
+            return x
+        region = self.query.region.select(rows)
+        if region.space.limit is not None:
+            seen: Tensor = region.snap(x)
+            return seen
+        at = (~region.keeps_rules(x)).nonzero()[:, 0]
+        x[at] = region.select(at).snap(x[at])
+        return x
+
+    def joined(
+        self, elders: Tensor, known: Tensor, keys: Tensor, x: Tensor, row: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best of elders and new people (k, d) of rows at positions (k,), sorted."""
+        query, size = self.query, self.settings.size
+        price = self.distance(x[:, None], rows[row])[:, 0]
+        price = price.masked_fill((x == query.x[rows[row]]).all(1), torch.inf)
+        first = torch.searchsorted(row, torch.arange(len(rows), device=row.device))
+        slot = torch.arange(len(row), device=row.device) - first[row]
+        width = int(slot.max()) + 1
+        number = torch.zeros(len(rows), width, dtype=torch.long, device=row.device)
+        number[row, slot] = torch.arange(len(row), device=row.device)
+        nobody = -1 - size - torch.arange(width, device=row.device)
+        new = nobody.repeat(len(rows), 1)
+        new[row, slot] = row_keys(x, 0)
+        keys = torch.cat([keys, new], 1)
+        again = _again(keys)[row, size + slot]
+        at = (~again & (price < known[row, -1])).nonzero()[:, 0]
+        score = torch.full((len(rows), width), torch.inf, dtype=known.dtype, device=row.device)
+        score[row[at], slot[at]] = self.judged(x[at], price[at], rows[row[at]])
         best, order = torch.cat([known, score], 1).sort(dim=1, stable=True)
-        order = order[:, :size, None].expand(-1, -1, whole.shape[2])
-        return whole.gather(1, order), best[:, :size]
+        order = order[:, :size]
+        old = elders.gather(1, order.clamp(max=size - 1)[..., None].expand(-1, -1, x.shape[1]))
+        fresh = x[number.gather(1, (order - size).clamp(min=0))]
+        people = torch.where((order < size)[..., None], old, fresh)
+        return people, best[:, :size], keys.gather(1, order)
 
     def distance(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the distances (a, m) of people (a, m, d) to their rows, in float64."""

@@ -37,7 +37,7 @@ class GeCo(LocalMixin, BaseCounterfactualMethod):
     Args:
         model: any classifier.
         groups: names of features that only move together; all others move alone.
-        size: people that survive.
+        size: people that survive; 100 in the publication.
         parents: people, best first, that change one more group; 100 in the publication.
         patterns: sets of changed groups whose best people are joined.
         first_samples: values tried for each group at first.
@@ -56,6 +56,7 @@ class GeCo(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "geco"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS, Need.PROBABILITIES})
     reference: ClassVar[str] = "Schleich et al., VLDB 2021, arXiv:2101.01292"
     _test_params: ClassVar[Mapping[str, Any]] = {"size": 40, "max_rows": 200}
@@ -65,8 +66,8 @@ class GeCo(LocalMixin, BaseCounterfactualMethod):
         model: Any,
         *,
         groups: Sequence[Sequence[str]] | None = None,
-        size: int = 100,
-        parents: int = 20,
+        size: int = 30,
+        parents: int = 10,
         patterns: int = 12,
         first_samples: int = 20,
         samples: int = 5,

@@ -36,16 +36,20 @@ def columns_of(groups: Tensor, owner: Tensor) -> Tensor:
 
 def feature_gaps(x: Tensor, origin: Tensor, space: FeatureSpace) -> Tensor:
     """Return (..., p): |difference| / range of each feature, 1 for another category."""
-    gaps = []
-    for f in space:
-        gap = (x[..., list(f.columns)] - origin[..., list(f.columns)]).abs()
+    numbers = [i for i, f in enumerate(space) if not f.one_hot]
+    columns = [space[space.names[i]].columns[0] for i in numbers]
+    width = [f.upper - f.lower for f in space if not f.one_hot]
+    unit = torch.tensor([w if 0 < w < float("inf") else 1.0 for w in width]).to(x)
+    if len(numbers) == x.shape[-1]:  # one column each: no copies of single columns
+        away = (x - origin).abs()
+        return (away if columns == numbers else away[..., columns]) / unit
+    out = x.new_empty(*torch.broadcast_shapes(x.shape, origin.shape)[:-1], len(space))
+    out[..., numbers] = (x[..., columns] - origin[..., columns]).abs() / unit
+    for i, f in enumerate(space):
         if f.one_hot:
-            gaps.append((gap > 0.5).any(-1).to(x.dtype))
-            continue
-        width = f.upper - f.lower
-        good = width > 0 and width != float("inf")
-        gaps.append(gap[..., 0] / width if good else gap[..., 0])
-    return torch.stack(gaps, -1)
+            block = list(f.columns)
+            out[..., i] = ((x[..., block] - origin[..., block]).abs() > 0.5).any(-1).to(x.dtype)
+    return out
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,13 +89,21 @@ class GroupValues:
 
     def put(self, people: Tensor, rows: Tensor, group: Tensor, rank: Tensor) -> Tensor:
         """Return people (..., d) with a group set to the value of a rank; all (...)."""
-        donor = self.x[self.place[rows, group, rank]]
+        donor = self.x[self._at(self.place, rows, group, rank)]
         return torch.where(self.columns[group], donor, people)
+
+    def far(self, rows: Tensor, group: Tensor, rank: Tensor) -> Tensor:
+        """Return how far the values of a rank are from rows, summed over the group; all (...)."""
+        return self._at(self.gap, rows, group, rank)
 
     def nearer(self, rows: Tensor, than: Tensor) -> Tensor:
         """Return how many values (a, r, g) of each group are nearer to rows (a,) than `than`."""
         limits = than.movedim(2, 1).contiguous()
         return torch.searchsorted(self.gap[rows], limits).movedim(1, 2)
+
+    def _at(self, table: Tensor, rows: Tensor, group: Tensor, rank: Tensor) -> Tensor:
+        _, g, m = table.shape
+        return table.reshape(-1)[(rows * g + group) * m + rank]
 
 
 def _may(x: Tensor, f: Feature, region: Region) -> Tensor:
