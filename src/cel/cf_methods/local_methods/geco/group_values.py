@@ -40,15 +40,14 @@ def feature_gaps(x: Tensor, origin: Tensor, space: FeatureSpace) -> Tensor:
     columns = [space[space.names[i]].columns[0] for i in numbers]
     width = [f.upper - f.lower for f in space if not f.one_hot]
     unit = torch.tensor([w if 0 < w < float("inf") else 1.0 for w in width]).to(x)
+    away = (x - origin).abs()
     if len(numbers) == x.shape[-1]:  # one column each: no copies of single columns
-        away = (x - origin).abs()
         return (away if columns == numbers else away[..., columns]) / unit
-    out = x.new_empty(*torch.broadcast_shapes(x.shape, origin.shape)[:-1], len(space))
-    out[..., numbers] = (x[..., columns] - origin[..., columns]).abs() / unit
+    out = x.new_empty(*away.shape[:-1], len(space))
+    out[..., numbers] = away[..., columns] / unit
     for i, f in enumerate(space):
         if f.one_hot:
-            block = list(f.columns)
-            out[..., i] = ((x[..., block] - origin[..., block]).abs() > 0.5).any(-1).to(x.dtype)
+            out[..., i] = (away[..., list(f.columns)] > 0.5).any(-1).to(x.dtype)
     return out
 
 
