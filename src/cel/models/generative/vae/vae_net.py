@@ -18,6 +18,7 @@ __all__ = ["VAENet"]
 
 POOL = 1024  # immutable parts kept for sampling
 LIMIT = 5.0  # of the log-variance of a code
+DRAWN_AT_ONCE = 4096  # rows times draws in one product
 
 
 class VAENet(nn.Module):
@@ -85,17 +86,27 @@ class VAENet(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return the evidence bound of one draw in training, of all kept draws otherwise."""
         mean, log_var = self.encode(x, context)
-        fixed = x[..., self.fixed]
         if self.training:
+            fixed = x[..., self.fixed]
             z = mean + (0.5 * log_var).exp() * torch.randn_like(mean)
             kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
             return self._log_likelihood(x, z, fixed, context) - self.beta * kl
-        terms = []
-        for e in self.bank:  # (1, z)
-            z = mean + (0.5 * log_var).exp() * e
-            log_ratio = 0.5 * (e.square() + log_var - z.square()).sum(-1)
-            terms.append(self._log_likelihood(x, z, fixed, context) + log_ratio)
-        return torch.stack(terms).logsumexp(0) - math.log(len(terms))
+        draws = self.bank.split(max(1, DRAWN_AT_ONCE // max(x.shape[-2], 1)))
+        terms = torch.cat([self._log_weights(e, x, mean, log_var, context) for e in draws], -2)
+        return terms.movedim(-2, 0).logsumexp(0) - math.log(len(self.bank))
+
+    def _log_weights(
+        self, draws: Tensor, x: Tensor, mean: Tensor, log_var: Tensor, context: Tensor | None
+    ) -> Tensor:
+        """Return log p(x, z) - log q(z | x), (..., k, n), of some draws (k, 1, z)."""
+        count = len(draws)
+        mean, log_var = mean.unsqueeze(-3), log_var.unsqueeze(-3)
+        z = mean + (0.5 * log_var).exp() * draws
+        log_ratio = 0.5 * (draws.square() + log_var - z.square()).sum(-1)
+        x = _repeated(x, count)
+        context = None if context is None else _repeated(context, count)
+        found = self._log_likelihood(x, z.flatten(-3, -2), x[..., self.fixed], context)
+        return found.unflatten(-1, (count, -1)) + log_ratio
 
     def encode(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (..., n, z) of the code."""
@@ -169,3 +180,8 @@ class VAENet(nn.Module):
         x[..., self.choices] = blocks
         x[..., self.fixed] = fixed
         return x
+
+
+def _repeated(rows: Tensor, count: int) -> Tensor:
+    """Return rows (..., n, k) `count` times, one copy after the other, (..., count * n, k)."""
+    return rows.unsqueeze(-3).expand(*rows.shape[:-2], count, -1, -1).flatten(-3, -2)
