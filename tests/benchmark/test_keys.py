@@ -12,11 +12,12 @@ from cel.datasets import cards
 from cel.errors import ConfigError
 from cel.protocols import Scope, Task
 
-EXPLAIN = {"explain dense", "explain near", "explain rules"}
-SCORE = {"score dense", "score near", "score rules"}
+EXPLAIN = {"explain dense", "explain near", "explain rules", "explain codes"}
+SCORE = {"score dense", "score near", "score rules", "score codes"}
 DENSITY = {"density", "explain dense"} | SCORE
 JUDGES = {"judge kernel"} | SCORE
-ALL = {"split", "predictor"} | DENSITY | EXPLAIN | JUDGES
+CODES = {"autoencoder", "explain codes", "score codes"}
+ALL = {"split", "predictor"} | DENSITY | EXPLAIN | JUDGES | CODES
 NOTHING = set()
 
 SUITE = {
@@ -34,6 +35,7 @@ SUITE = {
         "dense": {"method": "ppcef"},
         "near": {"method": "wachter", "params": {"distance": "l2"}},
         "rules": {"method": "ares"},
+        "codes": {"method": "clue", "params": {"vae_steps": 20}},
     },
 }
 
@@ -46,7 +48,7 @@ TABLE = {
     "seed": ([{"seed": 43}], ALL),
     "binary": ([{"binary": False}], ALL),
     "classifiers": ([{"classifiers": {"lr": {"lr": 0.2}}}, {"classifiers": {"lr": {}}}],
-                    ALL - {"split"}),
+                    ALL - {"split", "autoencoder"}),
     "regressors": ([{"regressors": {"mlp_regressor": {"lr": 0.2}}}], NOTHING),
     "density": ([{"density": {"model": "kde"}}, {"density": {"model": "gmm", "components": 3}}],
                 DENSITY),
@@ -63,11 +65,16 @@ TABLE = {
     "limits.memory_mb": ([{"limits": {"memory_mb": 7}}], NOTHING),
     "limits.train_s": ([{"limits": {"train_s": 7}}], NOTHING),
     "methods.label": ([{"methods": {"dense": {"method": "ppcef"}, "near": SUITE["methods"]["near"],
-                                    "rules": {"method": "ares"}, "more": {"method": "dice"}}}],
+                                    "rules": {"method": "ares"}, "more": {"method": "dice"},
+                                    "codes": SUITE["methods"]["codes"]}}],
                       NOTHING),
     "methods.method": ([{"methods": SUITE["methods"] | {
                             "near": {"method": "cem", "params": {"distance": "l2"}}}}],
                        {"explain near", "score near"}),
+    "methods.autoencoder": ([{"methods": SUITE["methods"] | {"codes": {"method": "clue"}}},
+                             {"methods": SUITE["methods"] | {"codes": {
+                                 "method": "clue", "params": {"vae_steps": 20, "latent": 2}}}}],
+                            CODES),
     "methods.params": ([{"methods": SUITE["methods"] | {"near": {"method": "wachter"}}},
                         {"methods": SUITE["methods"] | {
                             "near": {"method": "wachter", "params": {"distance": "l1_mad"}}}}],
@@ -81,6 +88,7 @@ def keys(suite, known=None, dataset="moons"):
     named = {"split": block.split_key, "predictor": block.predictor_key}
     named["density"] = block.density_key
     named |= {f"judge {label}": key for label, key in block.judge_keys.items()}
+    named |= dict(zip(["autoencoder"], block.autoencoders, strict=False))
     for cell in block.cells:
         if cell.method.label in SUITE["methods"]:
             named[f"explain {cell.method.label}"] = cell.explain_key
@@ -113,7 +121,7 @@ def test_the_table_has_every_field():
     assert told == {f.name for f in fields(Suite)}
     for group, cls in (("limits", Limits), ("methods", MethodSpec)):
         inner = {n.partition(".")[2] for n in TABLE if n.startswith(f"{group}.")}
-        assert inner == {f.name for f in fields(cls)}
+        assert inner - {"autoencoder"} == {f.name for f in fields(cls)}
 
 
 def test_folds_have_keys_of_their_own():
@@ -128,13 +136,16 @@ def test_folds_have_keys_of_their_own():
         ("needs_density", True, {"explain near", "score near"}),
         ("scope", Scope.GLOBAL, NOTHING),  # counts where the target depends on it: below
         ("tasks", frozenset(Task), NOTHING),
+        ("autoencoder", {}, {"explain codes", "score codes"}),
     ],
 )
 def test_what_a_method_declares_changes_its_own_keys(fact, value, wanted):
-    facts = {"wachter": replace(method_facts("wachter"), **{fact: value})}
-    assert changed(BEFORE, keys(load_suite(SUITE), facts)) == wanted
-    assert {f.name for f in fields(facts["wachter"])} == {
-        "version", "needs_density", "scope", "tasks",
+    name = "clue" if fact == "autoencoder" else "wachter"
+    facts = {name: replace(method_facts(name), **{fact: value})}
+    after = keys(load_suite(SUITE), facts)
+    assert changed(BEFORE, {"autoencoder": BEFORE["autoencoder"], **after}) == wanted
+    assert {f.name for f in fields(facts[name])} == {
+        "version", "needs_density", "scope", "tasks", "autoencoder",
     }  # fmt: skip
 
 
@@ -146,7 +157,7 @@ def test_the_scope_decides_the_class_of_the_printed_tables():
 
 @pytest.mark.parametrize(
     ("change", "wanted"),
-    [({"constraints": "none"}, EXPLAIN | SCORE), ({"encoding": "onehot"}, ALL)],
+    [({"constraints": "none"}, EXPLAIN | SCORE | CODES), ({"encoding": "onehot"}, ALL)],
 )
 def test_what_a_card_forbids_and_orders_is_in_the_keys(change, wanted):
     suite = SUITE | {"datasets": ["german_credit"]}
@@ -166,7 +177,8 @@ def test_a_new_version_of_a_stage_changes_it_and_what_follows(stage, monkeypatch
     monkeypatch.setitem(plan.STAGE_VERSION, stage, 99)
     wanted = {
         "split": ALL,
-        "predictor": ALL - {"split"},
+        "predictor": ALL - {"split", "autoencoder"},
+        "autoencoder": CODES,
         "density": DENSITY,
         "judge": JUDGES,
         "explain": EXPLAIN | SCORE,

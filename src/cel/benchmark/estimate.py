@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from cel.benchmark.plan import Block, Plan
-from cel.benchmark.shelf import JUDGE
+from cel.benchmark.plan import Block, Cell, Plan
+from cel.benchmark.shelf import AUTOENCODER, JUDGE
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import model_folder, model_key, model_stages
 from cel.benchmark.store import Store
@@ -32,7 +32,7 @@ class Estimate:
     """Seconds of one core for the open cells of a plan.
 
     Attributes:
-        stages: seconds by stage: predictor, density, judge, explain, score.
+        stages: seconds by stage: predictor, density, judge, autoencoder, explain, score.
         methods: seconds of explaining by label.
         datasets: seconds of all stages by dataset.
         blocks: seconds of every block with open cells.
@@ -69,22 +69,26 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
 
     A cell takes what the same method took in this store on the same dataset, else what the
     shipped scores say of it there, else its mean over the datasets where it was measured, scaled
-    by the number of rows. Training takes what the packaged table says, judges included, and
-    nothing where the store, or the shelf of models that runs share, has the model.
+    by the number of rows. Training takes what the packaged table says, judges and autoencoders
+    included, and nothing where the store, or the shelf of models that runs share, has the model.
+    An autoencoder is counted once for all cells that share it.
     """
     known, made = _Known(store, shelf), Estimate()
+    shared: set[str] = set()
     stages = model_stages(plan.suite)
     for block in plan.blocks:
         cells = [c for c in block.cells if store is None or not store.has("score", c.score_key)]
         if not cells:
             continue
         spent: dict[str, float] = defaultdict(float)
-        for stage in stages:
+        codes = {c.autoencoder_key for c in cells if c.autoencoder_key is not None} - shared
+        shared |= codes
+        for stage in [*stages, *(AUTOENCODER + key for key in sorted(codes))]:
             spent[model_folder(stage)] += known.training(plan.suite, stage, block, made)
         spent["score"] = known.table["score"] * (1 + len(plan.suite.judges)) * len(cells)
         spent["explain"] = 0.0
         for cell in cells:
-            seconds = known.method(cell.method.label, block, plan.suite.max_rows, made)
+            seconds = known.method(cell, plan.suite.max_rows, made)
             made.methods[cell.method.label] += seconds
             spent["explain"] += seconds
         for stage, seconds in spent.items():
@@ -116,25 +120,27 @@ class _Known:
         self.table = _timings()
         self.store, self.shelf = store, shelf
         self.own = _wall_times(store)
-        self.shipped = _shipped(_FOLDER / "baselines")
+        self.shipped = _shipped(_FOLDER / "baselines", "time_s")
+        self.searched = _shipped(_FOLDER / "baselines", "time_explain_s")
         self._rows: dict[str, int] = {}
 
-    def method(self, label: str, block: Block, limit: int | None, made: Estimate) -> float:
-        """Seconds of one cell that explains at most `limit` rows."""
-        key = (block.dataset, label)
+    def method(self, cell: Cell, limit: int | None, made: Estimate) -> float:
+        """Seconds of one cell that explains at most `limit` rows, without its autoencoder's."""
+        label, key = cell.method.label, (cell.dataset, cell.method.label)
+        shipped = self.searched if cell.autoencoder_key is not None else self.shipped
         if key in self.own:
             return self.own[key]
-        if key in self.shipped:
-            return self.shipped[key][0]
-        elsewhere = {d: v for (d, m), v in self.shipped.items() if m == label}
+        if key in shipped:
+            return shipped[key][0]
+        elsewhere = {d: v for (d, m), v in shipped.items() if m == label}
         if not elsewhere:
             made.guessed.add(label)
             mine = [v for (_, m), v in self.own.items() if m == label]
             return sum(mine) / len(mine) if mine else METHOD_S
-        made.guessed.add(block.dataset)
+        made.guessed.add(cell.dataset)
         seconds = sum(s for s, _ in elsewhere.values()) / len(elsewhere)
         rows = sum(n for _, n in elsewhere.values()) / len(elsewhere)
-        asked = min(0.1 * self.rows(block.dataset), limit or float("inf"))
+        asked = min(0.1 * self.rows(cell.dataset), limit or float("inf"))
         return seconds * max(1.0, asked / max(rows, 1.0))
 
     def training(self, suite: Suite, stage: str, block: Block, made: Estimate) -> float:
@@ -144,6 +150,9 @@ class _Known:
             s is not None and s.has(model_folder(stage), key) for s in (self.store, self.shelf)
         ):
             return 0.0
+        if stage.startswith(AUTOENCODER):
+            table = self.table["autoencoder"]
+            return float(table["start"] + table["rows"] * self.rows(block.dataset) / 10_000)
         if stage == "predictor" and block.model in LINEAR:
             return 0.1
         kind = "flow"
@@ -172,15 +181,20 @@ class _Known:
         return self._rows[dataset]
 
 
-def _shipped(folder: Path) -> dict[tuple[str, str], tuple[float, float]]:
-    """{(dataset, method): (seconds, rows) of a cell}, means over models and folds."""
+def _shipped(folder: Path, time: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """{(dataset, method): (seconds, rows) of a cell}, means over models and folds.
+
+    Args:
+        folder: where the shipped scores are.
+        time: which metric has the seconds.
+    """
     out: dict[tuple[str, str], tuple[float, float]] = {}
     for path in sorted(folder.glob("*.parquet")):
         table = pd.read_parquet(path, columns=["dataset", "method", "metric", "value"])
-        table = table[table["metric"].isin(["time_s", "rows"])]
+        table = table[table["metric"].isin([time, "rows"])]
         wide = table.pivot_table(index=["dataset", "method"], columns="metric", values="value")
         lines = wide.dropna()
-        for key, seconds, rows in zip(lines.index, lines["time_s"], lines["rows"], strict=True):
+        for key, seconds, rows in zip(lines.index, lines[time], lines["rows"], strict=True):
             out[key] = (float(seconds), float(rows))
     return out
 

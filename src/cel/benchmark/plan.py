@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cel.benchmark.keys import key_of
+from cel.benchmark.keys import canonical, key_of
 from cel.benchmark.printed_form import card_of, is_constrained
 from cel.benchmark.spec import MethodSpec, Suite
 from cel.cf_methods import METHODS, BaseCounterfactualMethod
@@ -26,12 +28,18 @@ __all__ = [
     "paradigms_of",
 ]
 
-STAGE_VERSION = {"split": 1, "predictor": 1, "density": 1, "judge": 1, "explain": 2, "score": 2}
+STAGE_VERSION = {
+    "split": 1, "predictor": 1, "density": 1, "judge": 1, "autoencoder": 1, "explain": 2,
+    "score": 2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of results: a method on one (dataset, fold, model)."""
+    """One line of results: a method on one (dataset, fold, model).
+
+    `autoencoder_key` names the autoencoder that the method is given, if it takes one.
+    """
 
     dataset: str
     fold: int
@@ -39,6 +47,7 @@ class Cell:
     method: MethodSpec
     explain_key: str
     score_key: str
+    autoencoder_key: str | None = None
 
     @property
     def label(self) -> str:
@@ -48,12 +57,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What the plan must know of a method; kept with a run, so that reading needs no import."""
+    """What the plan must know of a method; kept with a run, so that reading needs no import.
+
+    `autoencoder` holds [parameter, default] by setting of the autoencoder that it is given.
+    """
 
     scope: Scope
     tasks: frozenset[Task]
     needs_density: bool
     version: int
+    autoencoder: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -61,13 +74,21 @@ class MethodFacts:
         return {
             "scope": self.scope.value, "tasks": tasks, "needs_density": self.needs_density,
             "version": self.version,
+            **({"autoencoder": dict(self.autoencoder)} if self.autoencoder else {}),
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> MethodFacts:
         """Rebuild them from plain values."""
         tasks = frozenset(Task(t) for t in values["tasks"])
-        return cls(Scope(values["scope"]), tasks, values["needs_density"], values["version"])
+        plain = Scope(values["scope"]), tasks, values["needs_density"], values["version"]
+        return cls(*plain, dict(values.get("autoencoder", {})))
+
+    def autoencoder_of(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the settings of the autoencoder that a line of a suite is given, if any."""
+        if not self.autoencoder or "autoencoder" in params:
+            return None
+        return {n: params.get(name, own) for n, (name, own) in self.autoencoder.items()}
 
 
 @dataclass(frozen=True)
@@ -83,6 +104,7 @@ class Block:
     density_key: str
     cells: tuple[Cell, ...]
     judge_keys: Mapping[str, str] = field(default_factory=dict)
+    autoencoders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by key
 
     @property
     def label(self) -> str:
@@ -121,7 +143,20 @@ def method_class(name: str) -> type[BaseCounterfactualMethod]:
 def method_facts(name: str) -> MethodFacts:
     """Return what the plan must know of a method, by registry name or as `module:Class`."""
     cls = method_class(name)
-    return MethodFacts(cls.scope, frozenset(cls.tasks), Need.DENSITY in cls.needs, cls.version)
+    settings = _autoencoder_settings(cls)
+    plain = cls.scope, frozenset(cls.tasks), Need.DENSITY in cls.needs, cls.version
+    return MethodFacts(*plain, settings)
+
+
+def _autoencoder_settings(cls: type[BaseCounterfactualMethod]) -> dict[str, Any]:
+    """Return [parameter, default] by setting, as plain JSON values."""
+    if "autoencoder" not in cls.param_names():
+        return {}
+    known = inspect.signature(cls).parameters
+    names = cls.autoencoder_settings
+    out = {setting: [name, known[name].default] for setting, name in names.items()}
+    plain: dict[str, Any] = json.loads(canonical(out))
+    return plain
 
 
 def make_plan(suite: Suite, known: Mapping[str, MethodFacts] | None = None) -> Plan:
@@ -172,24 +207,31 @@ def _block(
         label: key_of("judge", STAGE_VERSION["judge"], predictor, label, dict(options))
         for label, options in suite.judges.items()
     }
-    cells = []
+    cells, autoencoders = [], {}
+    without = ["without constraints"] if free else []
     for spec in suite.methods:
         fact = facts[spec.method]
         if task not in fact.tasks:
             continue
+        codes, given = fact.autoencoder_of(spec.params), None
+        if codes is not None:
+            given = key_of("autoencoder", STAGE_VERSION["autoencoder"], split, codes, *without)
+            autoencoders[given] = codes
         explain = key_of(
             "explain", STAGE_VERSION["explain"], predictor,
             density if fact.needs_density else None, spec.method, fact.version,
             dict(spec.params), _target_rule(suite, fact.scope), suite.max_rows,
-            suite.limits.time_s, *(["without constraints"] if free else []),
+            suite.limits.time_s, *without, *([] if given is None else [given]),
         )  # fmt: skip
         score = key_of(
             "score", STAGE_VERSION["score"], explain, density, _metrics(suite),
             list(suite.extra_metrics), {k: dict(v) for k, v in suite.metric_params.items()},
             *([judges] if judges else []),
         )  # fmt: skip
-        cells.append(Cell(name, fold, model, spec, explain, score))
-    return Block(name, fold, model, task, split, predictor, density, tuple(cells), judges)
+        cells.append(Cell(name, fold, model, spec, explain, score, given))
+    return Block(
+        name, fold, model, task, split, predictor, density, tuple(cells), judges, autoencoders
+    )
 
 
 def _metrics(suite: Suite) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from cel.benchmark.plan import Plan, make_plan
-from cel.benchmark.shelf import Shelf
+from cel.benchmark.shelf import AUTOENCODER, Shelf
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import Workbench, model_folder, model_key, model_stages
 from cel.benchmark.store import Store
@@ -24,7 +24,7 @@ def stacks(plan: Plan, store: Store) -> list[WorkItem]:
     """Return one task per dataset of which two or more blocks of the plan lack a model."""
     waiting: dict[str, list[str]] = {}
     for block in plan.blocks:
-        stages = model_stages(plan.suite)
+        stages = [*model_stages(plan.suite), *(AUTOENCODER + key for key in block.autoencoders)]
         if not all(store.has(model_folder(s), model_key(block, s)) for s in stages):
             waiting.setdefault(block.dataset, []).append(block.density_key)
     plain = plan.suite.to_dict()
@@ -42,22 +42,33 @@ def train_together(
     emit: Callable[[dict[str, Any]], None],
     shelf: Shelf | None = None,
 ) -> None:
-    """Train what some blocks of a dataset lack: all predictors, all densities, all judges."""
+    """Train what some blocks of a dataset lack: predictors, densities, judges, autoencoders."""
     from cel.models import fit_many
 
     blocks = make_plan(suite.narrowed(datasets=[dataset])).blocks
     wanted = [b for b in blocks if b.density_key in densities]
     benches = [Workbench(suite, b, store, device, shelf=shelf) for b in wanted]
-    for stage in model_stages(suite):
-        waiting = [b for b in benches if b.missing(stage) and not b.borrow(stage)]
-        label, limits = f"{dataset}: {len(waiting)} of {stage}", suite.limits
+    kinds = {stage: [(b, stage) for b in benches] for stage in model_stages(suite)}
+    if autoencoders := _autoencoders(benches):
+        kinds[model_folder(AUTOENCODER)] = autoencoders
+    for kind, members in kinds.items():
+        waiting = [(b, s) for b, s in members if b.missing(s) and not b.borrow(s)]
+        label, limits = f"{dataset}: {len(waiting)} of {kind}", suite.limits
         seconds = limits.train_s * len(waiting) + limits.grace_s
         emit({"event": "start", "kind": "stack", "label": label, "seconds": seconds})
-        started = time.perf_counter()
-        recipes = [b.recipe(stage) for b in waiting]
+        started, busy = time.perf_counter(), time.process_time()
+        recipes = [b.recipe(stage) for b, stage in waiting]
         fit_many([m for m, _ in recipes], [r for _, r in recipes])
-        share = (time.perf_counter() - started) / max(len(waiting), 1)
-        for bench, (model, _) in zip(waiting, recipes, strict=True):
-            bench.keep(stage, model, share)
+        count = max(len(waiting), 1)
+        share = (time.perf_counter() - started) / count, (time.process_time() - busy) / count
+        for (bench, stage), (model, _) in zip(waiting, recipes, strict=True):
+            bench.keep(stage, model, *share)
             bench.lend(stage)
         emit({"event": "stacked", "label": label})
+
+
+def _autoencoders(benches: list[Workbench]) -> list[tuple[Workbench, str]]:
+    """Return every autoencoder of some blocks once, with a block that wants it."""
+    wanted = ((b, b.autoencoder_stage(cell)) for b in benches for cell in b.block.cells)
+    by_stage = {stage: (bench, stage) for bench, stage in wanted if stage is not None}
+    return list(by_stage.values())

@@ -2,6 +2,7 @@
 
 split -> predictor -> density -> explain -> score
                    -> judges -------------/
+split -> autoencoders -------/
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ import cel
 from cel.benchmark.apart import FORKS, Emit
 from cel.benchmark.keys import seed_of
 from cel.benchmark.metric_entries import metric_entries
-from cel.benchmark.named import model_class
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
 from cel.benchmark.printed_form import encoded_card, free_space
+from cel.benchmark.recipes import autoencoder_recipe, density_recipe, predictor_recipe
 from cel.benchmark.row_scores import write_rows
-from cel.benchmark.shelf import JUDGE, Shelf, may_be_shared
+from cel.benchmark.shelf import AUTOENCODER, JUDGE, Shelf, may_be_shared
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
 from cel.datasets.file_dataset import FileDataset
 from cel.errors import ConfigError
+from cel.paths import read_json
 from cel.protocols import Need, Task
 from cel.result import EvaluationContext, ExplanationResult
 from cel.testing.untouched import Witness
@@ -58,12 +60,14 @@ def _fold(name: str, binary: bool, encoding: str, fold: int, n_folds: int, seed:
 
 
 def model_stages(suite: Suite) -> list[str]:
-    """Return the stages that fit a model, in order: predictor, density, the judges."""
+    """Return the stages that all cells need, in order: predictor, density, the judges."""
     return ["predictor", "density", *(JUDGE + name for name in suite.judges)]
 
 
 def model_key(block: Block, stage: str) -> str:
-    """Return the key of a block's predictor, density or judge."""
+    """Return the key of a block's predictor, density, judge or autoencoder."""
+    if stage.startswith(AUTOENCODER):
+        return stage.removeprefix(AUTOENCODER)
     if stage.startswith(JUDGE):
         return block.judge_keys[stage.removeprefix(JUDGE)]
     return block.predictor_key if stage == "predictor" else block.density_key
@@ -121,7 +125,7 @@ class Workbench:
         return {name: self.model(JUDGE + name) for name in self.suite.judges}
 
     def model(self, stage: str) -> Any:
-        """The model of one of `model_stages`; trained first if the store has none."""
+        """The model of a stage; trained first if the store has none."""
         if stage in self._made:
             return self._made[stage]
         if self.missing(stage):
@@ -129,6 +133,10 @@ class Workbench:
         # Read back even what was just made, so that a resumed run sees the very same model.
         self._made[stage] = self._stored_model(stage)
         return self._made[stage]
+
+    def loaded(self, stage: str) -> bool:
+        """Whether the model of a stage is at hand."""
+        return stage in self._made
 
     def _stored_model(self, stage: str) -> Any:
         from cel.models import load_model
@@ -140,13 +148,13 @@ class Workbench:
         """Train and store the model of a stage."""
         from cel.models import fit_many
 
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         model, rows = self.recipe(stage)
         fit_many([model], [rows])
-        self.keep(stage, model, time.perf_counter() - started)
+        self.keep(stage, model, time.perf_counter() - started, time.process_time() - busy)
 
     def key(self, stage: str) -> str:
-        """Return the key of the block's predictor, density or judge."""
+        """Return the key of the block's predictor, density, judge or autoencoder."""
         return model_key(self.block, stage)
 
     def missing(self, stage: str) -> bool:
@@ -174,42 +182,36 @@ class Workbench:
 
     def recipe(self, stage: str) -> tuple[Any, FitRows]:
         """Return the unfitted model of a stage, and what it learns from."""
-        return self._predictor_recipe() if stage == "predictor" else self._density_recipe(stage)
-
-    def keep(self, stage: str, model: Any, seconds: float) -> None:
-        """Store a fitted predictor, density or judge."""
-        where = model_folder(stage)
-        with self.store.writing(where, self.key(stage), self._spec(stage)) as folder:
-            model.save(folder / "model.safetensors")
-            (folder / "time.json").write_text(json.dumps({"seconds": seconds}))
-
-    def _predictor_recipe(self) -> tuple[Any, FitRows]:
-        from cel.models.inputs import read_rows
-
-        models = {**self.suite.classifiers, **self.suite.regressors}
-        params = self._options("predictor")
-        model = model_class(self.block.model)(**params, **models[self.block.model])
-        return model, read_rows(self.split.loader("train", seed=0), None, None, None)
-
-    def _density_recipe(self, stage: str) -> tuple[Any, FitRows]:
-        from cel.models.generative import default_density
-        from cel.models.inputs import read_rows
-
+        options = {"random_state": seed_of(self.key(stage), "fit"), "device": self.device}
+        if stage == "predictor":
+            return predictor_recipe(self.suite, self.block.model, self.split, options)
+        if stage.startswith(AUTOENCODER):
+            settings = self.block.autoencoders[self.key(stage)]
+            return autoencoder_recipe(self.split, self.space, settings, options)
         given = self.suite.density
         if stage.startswith(JUDGE):
             given = self.suite.judges[stage.removeprefix(JUDGE)]
-        options = self._options(stage) | dict(given)
-        name, split = options.pop("model", None), self.split
-        model = (
-            default_density(split.space, **options)
-            if name is None
-            else model_class(name)(**options)
-        )
-        fit, valid = ((getattr(split, p).X, self._predicted(p)) for p in ("train", "valid"))
-        return model, read_rows(*fit, split.space, valid)
+        return density_recipe(self.split, self._predicted, given, options)
 
-    def _options(self, stage: str) -> dict[str, Any]:
-        return {"random_state": seed_of(self.key(stage), "fit"), "device": self.device}
+    def keep(self, stage: str, model: Any, seconds: float, cpu_seconds: float) -> None:
+        """Store a fitted predictor, density, judge or autoencoder."""
+        where = model_folder(stage)
+        with self.store.writing(where, self.key(stage), self._spec(stage)) as folder:
+            model.save(folder / "model.safetensors")
+            spent = {"seconds": seconds, "cpu_seconds": cpu_seconds}
+            (folder / "time.json").write_text(json.dumps(spent))
+
+    @property
+    def space(self) -> Any:
+        """The features as methods may change them."""
+        space = self.split.space
+        return free_space(space) if self.suite.constraints == "none" else space
+
+    def autoencoder_stage(self, cell: Cell) -> str | None:
+        """Return the stage of the autoencoder of a cell; None if it takes none."""
+        if cell.autoencoder_key is None or not bool(self.space.mutable_mask.any()):
+            return None
+        return AUTOENCODER + cell.autoencoder_key
 
     def _predicted(self, part: Part) -> np.ndarray:
         """What the model predicts for a part of the fold, asked once per block."""
@@ -229,7 +231,10 @@ class Workbench:
 
     def _spec(self, stage: str) -> dict[str, Any]:
         b = self.block
-        return {"stage": stage, "dataset": b.dataset, "fold": b.fold, "model": b.model}
+        about = {"stage": stage, "dataset": b.dataset, "fold": b.fold, "model": b.model}
+        if stage.startswith(AUTOENCODER):  # the same for every model
+            about |= {"stage": model_folder(stage), "model": None}
+        return about
 
     # -- one cell ----------------------------------------------------------------------------
 
@@ -282,9 +287,16 @@ class Workbench:
             "time_limit": limits.time_s,
         }
         if self.suite.constraints == "none":
-            options["space"] = free_space(self.split.space)
+            options["space"] = self.space
+        codes = self.autoencoder_stage(cell)
+        if codes is not None:
+            extra["autoencoder"] = self.model(codes) if FORKS else self._fresh(codes)
         method = cls(given["the model"], **(options | extra | dict(cell.method.params)))
         method.fit(given["the rows"])
+        if codes is not None:  # what a method learns is its own time, whoever shares it
+            wall, busy = self._spent(codes)
+            method.fit_seconds_ += wall
+            method.fit_cpu_seconds_ += busy
         say({"event": "deadline", "seconds": limits.time_s + limits.grace_s})
         test = self.split.test
         label = _label(goal, self.split.target)
@@ -294,6 +306,17 @@ class Workbench:
             say({"event": "altered", "what": changed[:20]})
         with self.store.writing("explain", cell.explain_key, self._cell_spec(cell)) as folder:
             result.to_parquet(folder / "result.parquet")
+
+    def _fresh(self, stage: str) -> Any:
+        """A copy of a model that nobody else uses."""
+        self.model(stage)
+        return self._stored_model(stage)
+
+    def _spent(self, stage: str) -> tuple[float, float]:
+        """Seconds that the training of a model took, by the clock and of computing."""
+        path = self.store.folder(model_folder(stage), self.key(stage)) / "time.json"
+        spent = read_json(path)
+        return float(spent["seconds"]), float(spent["cpu_seconds"])
 
     def prepare(self) -> None:
         """Load what all methods of the block get, before the first of them is forked."""
@@ -309,12 +332,10 @@ class Workbench:
         if "given" in self._made:
             known: tuple[dict[str, Any], Witness] = self._made["given"]
             return known
-        for stage in ("predictor", "density"):
-            self.model(stage)
         given = {
             "the rows": copy.deepcopy(self.split),
-            "the model": self._stored_model("predictor"),
-            "the density": self._stored_model("density"),
+            "the model": self._fresh("predictor"),
+            "the density": self._fresh("density"),
         }
         return given, Witness(given)
 

@@ -75,7 +75,7 @@ def work(
     from cel.benchmark.shelf import Shelf
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
-    from cel.benchmark.stages import Workbench, model_folder, model_stages
+    from cel.benchmark.stages import Workbench, model_stages
     from cel.benchmark.store import Store
     from cel.registry import look_in
 
@@ -101,15 +101,24 @@ def work(
     seconds = suite.limits.train_s * len(model_stages(suite)) + suite.limits.grace_s
     emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
     for stage in model_stages(suite):
-        borrowed = bench.missing(stage) and bench.obtain(
-            stage,
-            lambda stage=stage: own.train(lambda _: bench.train(stage), block.label),  # type: ignore[misc]
-        )
-        bench.model(stage)
-        about = {"stage": model_folder(stage), "label": block.label, "borrowed": borrowed}
-        emit({"event": "stage", **about})
+        _obtain(bench, stage, own)
     bench.prepare()
     _attempt_cells(bench, block.cells, task["cells"], own)
+
+
+def _obtain(bench: Any, stage: str, own: _Bench) -> None:
+    """Load the model of a stage; train it apart first, or borrow it, if the run has none."""
+    from cel.benchmark.stages import model_folder
+
+    label = bench.block.label
+
+    def train() -> None:
+        own.train(lambda _: bench.train(stage), label)
+
+    borrowed = bench.missing(stage) and bench.obtain(stage, train)
+    bench.model(stage)
+    about = {"stage": model_folder(stage), "label": label, "borrowed": borrowed}
+    own.emit({"event": "stage", **about})
 
 
 def _check_version(task: dict[str, Any]) -> None:
@@ -139,8 +148,18 @@ def _attempt_cell(bench: Any, cell: Any, own: _Bench) -> None:
     limits, about = own.limits, {"label": cell.label, "key": cell.score_key}
     learning = limits.train_s + limits.grace_s
     own.emit({"event": "start", "kind": "cell", "seconds": learning, **about})
+    wanted = not bench.explained(cell)
+    if wanted:
+        stage = bench.autoencoder_stage(cell)
+        if stage is not None and not bench.loaded(stage):
+            try:
+                _obtain(bench, stage, own)
+            except _TrainingFailedError as failed:  # of the cells that wait for it, not of others
+                own.emit({"kind": "cell", **failed.event, **about})
+                return
+            own.emit({"event": "deadline", "seconds": learning, **about})
     started = time.perf_counter()
-    if not bench.explained(cell):
+    if wanted:
         found = own.apart(
             lambda say: bench.explain(cell, say), lambda event: own.emit({**event, **about})
         )

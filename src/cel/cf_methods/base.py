@@ -63,6 +63,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     rows_independent: ClassVar[bool] = True
     takes_intervals: ClassVar[bool] = False  # whether regression targets may be (n, 2 o) ends
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
+    autoencoder_settings: ClassVar[Mapping[str, str]] = {}  # see `cel.cf_methods.row_codes`
     encoding_: Encoding
     strict_time: bool = False  # whether slow models are asked piecemeal to keep the time limit
     _copies: ClassVar[int] = 40  # float matrices alive per row, for the size of a batch

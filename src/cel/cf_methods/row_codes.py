@@ -1,9 +1,15 @@
-"""Codes of rows for latent methods: one autoencoder, conditional on what cannot change."""
+"""Codes of rows for latent methods: one autoencoder, conditional on what cannot change.
+
+It depends on the training rows and on its settings, not on the model that is explained. A method
+that says in `autoencoder_settings` which of its parameters hold them, and that has a parameter
+`autoencoder` for a fitted one, shares it in benchmarks with all cells that want the same.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,7 +17,16 @@ from torch import Tensor
 from cel.cf_methods.query import Query
 from cel.space import FeatureSpace
 
-__all__ = ["RowCodes", "codes_of", "fit_codes", "half_width"]
+if TYPE_CHECKING:
+    from cel.models.generative import VAE
+
+__all__ = ["VAE_SETTINGS", "RowCodes", "codes_of", "fit_codes", "half_width", "unfitted_vae"]
+
+VAE_SETTINGS: Mapping[str, str] = {
+    "latent": "latent", "hidden": "hidden", "steps": "vae_steps", "batch_size": "vae_batch",
+    "lr": "vae_lr", "beta": "kl_weight",
+}  # fmt: skip
+"""Settings of `unfitted_vae`, and how methods name the parameters that hold them."""
 
 
 class RowCodes:
@@ -66,23 +81,45 @@ def fit_codes(
         beta: weight of the KL term.
         seed: of weights, batches and draws.
     """
-    from cel.models.generative import VAE
-
     if not bool(space.mutable_mask.any()):
         return None
+    vae = unfitted_vae(
+        x, latent=latent, hidden=hidden, steps=steps, batch_size=batch_size, lr=lr, beta=beta,
+        seed=seed, device=str(x.device),
+    )  # fmt: skip
+    return RowCodes(vae.fit(x.detach().cpu(), space=space))
+
+
+def unfitted_vae(
+    x: Tensor,
+    *,
+    latent: int | None,
+    hidden: Sequence[int],
+    steps: int,
+    batch_size: int,
+    lr: float,
+    beta: float,
+    seed: int,
+    device: str,
+) -> VAE:
+    """Return the autoencoder that `fit_codes` trains on rows (m, d); arguments are the same.
+
+    Without a size of codes it has that of `half_width`.
+    """
+    from cel.models.generative import VAE
+
     epochs = max(1, math.ceil(steps * batch_size / max(len(x), 1)))
-    vae = VAE(
-        latent=latent,
-        hidden=hidden,
+    return VAE(
+        latent=latent or half_width(x),
+        hidden=tuple(hidden),
         beta=beta,
         epochs=epochs,
         patience=epochs,
         batch_size=batch_size,
         lr=lr,
         random_state=seed,
-        device=str(x.device),
+        device=device,
     )
-    return RowCodes(vae.fit(x.detach().cpu(), space=space))
 
 
 def codes_of(autoencoder: Any, x: Tensor, space: FeatureSpace, **settings: Any) -> RowCodes | None:

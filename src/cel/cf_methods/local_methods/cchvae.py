@@ -62,6 +62,10 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     version: ClassVar[int] = 3
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
+    autoencoder_settings: ClassVar[Mapping[str, str]] = {
+        "latent": "latent", "hidden": "hidden", "steps": "steps", "batch_size": "batch_size_vae",
+        "lr": "lr", "beta": "kl_weight",
+    }  # fmt: skip
     _copies: ClassVar[int] = 300
     _test_params: ClassVar[Mapping[str, Any]] = {"samples": 100, "steps": 50}
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import codes_of, half_width
+from cel.cf_methods.row_codes import VAE_SETTINGS, codes_of, half_width
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
@@ -77,6 +77,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Antoran et al., ICLR 2021, arXiv:2006.06848"
+    autoencoder_settings = VAE_SETTINGS
     _test_params: ClassVar[dict[str, Any]] = {"steps": 40, "vae_steps": 60}
 
     def __init__(

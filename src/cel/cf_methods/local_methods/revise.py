@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.row_codes import codes_of, half_width
+from cel.cf_methods.row_codes import VAE_SETTINGS, codes_of, half_width
 from cel.cf_methods.tangent.margins import class_margin
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge
@@ -56,6 +56,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Joshi et al., 2019, arXiv:1907.09615"
+    autoencoder_settings = VAE_SETTINGS
     _test_params: ClassVar[dict[str, Any]] = {"steps": 60, "vae_steps": 60}
 
     def __init__(

@@ -91,7 +91,7 @@ class VAENet(nn.Module):
             z = mean + (0.5 * log_var).exp() * torch.randn_like(mean)
             kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
             return self._log_likelihood(x, z, fixed, context) - self.beta * kl
-        draws = self.bank.split(max(1, DRAWN_AT_ONCE // max(x.shape[-2], 1)))
+        draws = torch.split(self.bank, max(1, DRAWN_AT_ONCE // max(x.shape[-2], 1)))
         terms = torch.cat([self._log_weights(e, x, mean, log_var, context) for e in draws], -2)
         return terms.movedim(-2, 0).logsumexp(0) - math.log(len(self.bank))
 
@@ -106,7 +106,7 @@ class VAENet(nn.Module):
         x = _repeated(x, count)
         context = None if context is None else _repeated(context, count)
         found = self._log_likelihood(x, z.flatten(-3, -2), x[..., self.fixed], context)
-        return found.unflatten(-1, (count, -1)) + log_ratio
+        return found.view(log_ratio.shape) + log_ratio
 
     def encode(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (..., n, z) of the code."""
