@@ -243,13 +243,18 @@ def test_settings_and_labels_of_a_list_of_metrics_are_used(tmp_path):
 def test_the_keys_of_one_suite_are_these():
     """They are the names of what is stored: another spelling would lose earlier runs."""
     assert STAGE_VERSION == {
-        "split": 1, "predictor": 1, "density": 1, "judge": 1, "explain": 2, "score": 2,
+        "split": 1, "predictor": 1, "density": 1, "judge": 1, "autoencoder": 1, "explain": 2,
+        "score": 2,
     }  # fmt: skip
     facts = {
         "wachter": MethodFacts(Scope.LOCAL, frozenset(Task), needs_density=False, version=1),
         "ares": MethodFacts(Scope.GLOBAL, frozenset(Task), needs_density=True, version=3),
-    }
-    methods = {"near": SUITE["methods"]["near"], "rules": {"method": "ares"}}
+        "clue": MethodFacts(
+            Scope.LOCAL, frozenset(Task), needs_density=False, version=1,
+            autoencoder={"latent": ["latent", None], "steps": ["vae_steps", 1000]},
+        ),
+    }  # fmt: skip
+    methods = {n: SUITE["methods"][n] for n in ("near", "rules", "codes")}
     suite = load_suite(SUITE | {"methods": methods, "target": "paper"})
     block = make_plan(suite, facts).blocks[1]
     card = printed_form.card_of(suite, "moons").model_dump(mode="json")
@@ -264,6 +269,9 @@ def test_the_keys_of_one_suite_are_these():
                        suite.limits.time_s),
         "rules": key_of("explain", 2, predictor, density, "ares", 3, {}, 1, 6,
                         suite.limits.time_s),
+        "codes": key_of("explain", 2, predictor, None, "clue", 1, {"vae_steps": 20}, 0, 6,
+                        suite.limits.time_s,
+                        key_of("autoencoder", 1, split, {"latent": None, "steps": 20})),
     }  # fmt: skip
     assert {c.method.label: c.explain_key for c in block.cells} == expected
     assert {c.method.label: c.score_key for c in block.cells} == {
