@@ -6,6 +6,7 @@ per metric, NaN where the row has no value.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "pool_common",
     "read_rows",
     "row_tables",
+    "write_cell",
     "write_rows",
 ]
 
@@ -292,3 +294,24 @@ def _state(store: Store, cell: Cell) -> str:
     if store.has("score", cell.score_key):
         return "done"
     return "failed" if store.failure(cell.score_key) is not None else "missing"
+
+
+def write_cell(folder: Path, scores: Any, result: ExplanationResult) -> None:
+    """Write the scores of a cell, and apart from them its times."""
+    values = {name: _number(scores[name]) for name in scores}
+    timed = {s.name for s in scores.scores if s.metric.unit in ("s", "ms")}
+    document = {
+        "rows": len(result),
+        "status": result.counts(),
+        "scores": {n: v for n, v in values.items() if n not in timed},
+        "reasons": dict(scores.reasons),
+    }
+    if result.proof is not None:
+        document["proof"] = {k: n for k, n in result.proofs().items() if k != "infeasible"}
+    (folder / "scores.json").write_text(json.dumps(document, sort_keys=True))
+    (folder / "times.json").write_text(json.dumps({n: values[n] for n in sorted(timed)}))
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from cel.benchmark.metric_entries import metric_entries
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
 from cel.benchmark.printed_form import encoded_card, free_space
 from cel.benchmark.recipes import autoencoder_recipe, density_recipe, predictor_recipe
-from cel.benchmark.row_scores import write_rows
+from cel.benchmark.row_scores import write_cell, write_rows
 from cel.benchmark.shelf import AUTOENCODER, JUDGE, Shelf, may_be_shared
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
@@ -376,7 +375,7 @@ class Workbench:
         judge = MetricsOrchestrator(metrics=entries, references=references)
         scores = judge.compute(result, labels=recorded)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
-            _write_scores(folder, scores, result)
+            write_cell(folder, scores, result)
             write_rows(folder, scores, self.suite.extra_metrics)
 
     def _scope(self, name: str) -> str:
@@ -398,23 +397,3 @@ class Workbench:
 
 def _label(position: int | None, target: Any) -> Any:
     return None if position is None else target.classes[position]
-
-
-def _write_scores(folder: Path, scores: Any, result: ExplanationResult) -> None:
-    values = {name: _number(scores[name]) for name in scores}
-    timed = {s.name for s in scores.scores if s.metric.unit in ("s", "ms")}
-    document = {
-        "rows": len(result),
-        "status": result.counts(),
-        "scores": {n: v for n, v in values.items() if n not in timed},
-        "reasons": dict(scores.reasons),
-    }
-    if result.proof is not None:
-        document["proof"] = {k: n for k, n in result.proofs().items() if k != "infeasible"}
-    (folder / "scores.json").write_text(json.dumps(document, sort_keys=True))
-    (folder / "times.json").write_text(json.dumps({n: values[n] for n in sorted(timed)}))
-
-
-def _number(value: Any) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None
