@@ -298,23 +298,33 @@ def coach_part(suite: Suite) -> list[str]:
     )
     gap = (coach - judges).mean().dropna().sort_values(ascending=False)
     spread = dataset_means(suite.scores, "density_spread").mean()
-    out = heads("line", "percentile by its own density", "by the judges", "difference")
+    found = answered(suite, coach.index)
+    out = heads("line", "rows answered", "percentile by its own density", "by the judges",
+                "difference")  # fmt: skip
     for name in [*gap.index[:6]]:
-        out.append(line(f"`{name}`", f"{coach[name].mean():.2f}", f"{judges[name].mean():.2f}",
-                        f"{gap[name]:+.2f}"))  # fmt: skip
+        out.append(line(f"`{name}`", f"{found[name]:.0%}", f"{coach[name].mean():.2f}",
+                        f"{judges[name].mean():.2f}", f"{gap[name]:+.2f}"))  # fmt: skip
     out += ["", f"Over all {len(gap)} lines the median difference is {gap.median():+.2f}; judges "
             f"differ by {spread.median():.2f} (standard deviation, median line)."]  # fmt: skip
     return out
 
 
+def answered(suite: Suite, datasets: pd.Index) -> pd.Series:
+    """The share of rows that every line answered: what a mean over found rows covers."""
+    return dataset_means(suite.scores, "success").reindex(datasets).mean()
+
+
 def redundancy_part(suite: Suite) -> list[str]:
     """Changes that could be taken back."""
-    share = dataset_means(suite.scores, "redundancy").mean().dropna().sort_values()
+    means = dataset_means(suite.scores, "redundancy")
+    share = means.mean().dropna().sort_values()
+    found = answered(suite, means.index)
     low, high = share.index[:6], share.index[::-1][:6]
-    return [
-        "Least: " + ", ".join(f"`{m}` {share[m]:.0%}" for m in low) + ".",
-        "Most: " + ", ".join(f"`{m}` {share[m]:.0%}" for m in high) + ".",
-    ]
+
+    def told(lines: pd.Index) -> str:
+        return ", ".join(f"`{m}` {share[m]:.0%} (of {found[m]:.0%})" for m in lines)
+
+    return [f"Least: {told(low)}.", f"Most: {told(high)}."]
 
 
 def draw(suite: Suite) -> None:
@@ -405,11 +415,11 @@ Suite `standard`, datasets on which both ran; unanswered rows count as lost."""
 COACH = """## A density flatters those who ask it
 
 Methods may query one density. `standard` scores by three others. The lines that gain most from
-being judged by the density they asked:"""
+being judged by the density they asked, over the rows that they answered:"""
 REDUNDANT = """## Changes that need not be
 
 The share of changed features that can be put back without losing the answer (suite `standard`,
-mean of datasets):
+mean of datasets; in brackets the share of rows that were answered, which the mean is over):
 """
 LIMITS = """## What these datasets cannot show
 

@@ -77,6 +77,29 @@ def test_a_log_can_be_followed(one, tmp_path):
     assert any(x.startswith("done ") and x.endswith(" s") for x in lines)
 
 
+@pytest.mark.slow
+def test_a_run_into_a_file_shows_life_long_before_its_end(one, tmp_path):
+    """As in a batch job: the file is read while the run goes on."""
+    slow = {"hangs": {"method": "drill_methods:Hangs"}}
+    limits = {"time_s": 20, "grace_s": 1}
+    suite = _write(tmp_path, "suite", {**one, "methods": slow, "limits": limits})
+    log, start = tmp_path / "slurm.out", time.monotonic()
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    with log.open("w") as file:
+        running = subprocess.Popen(
+            [*CLI, "run", str(suite), "--out", "r"],
+            cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT, env=env,
+        )  # fmt: skip
+        try:
+            while running.poll() is None and "cells to do" not in log.read_text():
+                time.sleep(0.2)
+            assert running.poll() is None, "something was said before the end"
+            assert time.monotonic() - start < 60
+        finally:
+            running.terminate()
+            running.wait(30)
+
+
 def test_a_beat_a_minute_while_nothing_else_happens():
     text = io.StringIO()
     with PlainProgress(Console(file=text, width=200), every=0.05) as progress:

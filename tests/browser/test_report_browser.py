@@ -1,6 +1,7 @@
 """The report in a real browser: every view opens, filters work, nothing is requested."""
 
 import csv
+import math
 import re
 import shutil
 import sys
@@ -251,8 +252,9 @@ def test_criteria_and_weights_change_the_order(watched):
     page.select_option("#weight-ms_per_row", "3")
     assert watched.focus == "weight-ms_per_row"
     heads = panel.locator("#board-local thead th").all_inner_texts()
-    assert len(heads) == 4
-    assert "ms per row" in heads[3]
+    assert len(heads) == 5
+    assert heads[3].startswith("Rows"), "without Success the share of rows stands for itself"
+    assert "ms per row" in heads[4]
     order = panel.locator("#board-local tbody th").all_inner_texts()
     assert sorted(order) == sorted(first)
     assert order != first
@@ -261,6 +263,109 @@ def test_criteria_and_weights_change_the_order(watched):
     page.click("#weights-summary")
     page.click("#weights-reset")
     assert panel.locator("#board-local tbody th").all_inner_texts() == first
+
+
+def test_means_over_found_rows_stand_beside_their_share(watched):
+    page = watched.page
+    shares = page.evaluate(
+        """() => Object.fromEntries(D.methods.map((m) => {
+          const paradigm = m.paradigms[0];
+          const all = CELLS.dataset.map((_, i) => i).filter((i) =>
+            CELLS.method[i] === m.name && CELLS.paradigm[i] === paradigm &&
+            at("success", i) !== null);
+          const sets = new Map();
+          for (const i of all) {
+            const key = problemOf(i);
+            sets.set(key, [...(sets.get(key) || []), at("success", i)]);
+          }
+          const byData = new Map();
+          for (const [key, v] of sets) {
+            const d = key.split("|")[0];
+            byData.set(d, [...(byData.get(d) || []), v.reduce((a, b) => a + b) / v.length]);
+          }
+          const means = [...byData.values()].map((v) => v.reduce((a, b) => a + b) / v.length);
+          return [m.title, means.reduce((a, b) => a + b) / means.length];
+        }))"""
+    )
+
+    def told(share):
+        tenths = math.floor(1000 * share + 1e-9) / 10
+        return f"{tenths:.1f} %" if 99 < tenths < 100 else f"{math.floor(100 * share + 1e-9)} %"
+
+    head = watched.open("overview").locator("#head tbody tr").all()
+    assert len(head) == 6
+    for line in head:
+        name = re.sub(r"^\d+\. ", "", line.locator("th").inner_text())
+        assert line.locator("td").nth(1).inner_text() == told(shares[name])
+    glance = watched.page.locator("section.card", has_text="At a glance").inner_text()
+    assert len(re.findall(r"over [\d.]+ % of rows, rank", glance)) >= 10
+    panel = watched.open("leaderboard")
+    page.click("#weights-summary")
+    assert panel.locator("#sort-board-local-share").count() == 0, "Success is a column already"
+    page.select_option("#weight-success", "0")
+    assert panel.locator("#sort-board-local-share").count() == 1
+    line = panel.locator("#board-local tbody tr").first
+    assert line.locator("td").nth(2).inner_text() == told(shares[line.locator("th").inner_text()])
+    assert panel.locator("svg.chart text.share").count() > 5
+    trade = watched.open("tradeoffs")
+    line = trade.locator("#points-local tbody tr").first
+    assert re.fullmatch(r"[\d.]+ %", line.locator("td").first.inner_text())
+    tables = watched.open("tables")
+    assert "Found" in tables.locator("#table-regression_all_lr thead").inner_text()
+    assert "Valid." in tables.locator("#table-num_metrics_lr thead").inner_text()
+
+
+def test_who_answers_few_rows_is_hollow_and_on_no_front(watched):
+    page = watched.page
+    few, front = page.evaluate(
+        """() => {
+          const worst = D.methods.find((m) => m.name === "dice").name;
+          D.values.success.v.forEach((v, i) => {
+            if (CELLS.method[i] === worst && v !== null) D.values.success.v[i] *= 0.5;
+          });
+          SHARE_CACHE.clear();
+          D.values.l2_hamming.v.forEach((v, i) => {
+            if (CELLS.method[i] === worst && v !== null) D.values.l2_hamming.v[i] = 0;
+          });
+          const made = scatterPoints("local", "l2_hamming", "density_percentile");
+          return [made.few.map((p) => p.name), made.front.map((p) => p.name)];
+        }"""
+    )
+    assert "dice" in few
+    assert "dice" not in front, "nearest of all, on half of the rows"
+    assert front
+    panel = watched.open("tradeoffs")
+    assert panel.locator("svg.scatter .few").count() >= 1
+    assert (
+        "answer less than 90 % of the rows that the most complete one answers"
+        in panel.inner_text()
+    )
+
+
+def test_kinds_can_be_chosen(watched):
+    page, panel = watched.page, watched.open("leaderboard")
+    all_ranks = dict(
+        zip(
+            panel.locator("#board-local tbody th").all_inner_texts(),
+            panel.locator("#board-local tbody td:nth-of-type(2)").all_inner_texts(),
+            strict=True,
+        )
+    )
+    page.focus("#filter-kind")
+    page.select_option("#filter-kind", "latent")
+    names = panel.locator("#board-local tbody th").all_inner_texts()
+    assert names == ["CCHVAE"]
+    rank = panel.locator("#board-local tbody td:nth-of-type(2)").first.inner_text()
+    assert rank == all_ranks["CCHVAE"], "a filter hides lines, it does not rank again"
+    assert "kind=latent" in watched.address
+    assert watched.focus == "filter-kind"
+    assert watched.open("coverage").locator("#coverage-table tbody th").all_inner_texts() == names
+    tables = watched.open("tables")
+    assert set(tables.locator("th.method").all_inner_texts()) <= {"CCHVAE", "CCHVAE\nnot printed"}
+    page.go_back()
+    page.go_back()
+    page.go_back()
+    assert page.locator("#filter-kind").input_value() == "all"
 
 
 def test_paradigms_are_apart_and_can_be_brought_together(watched):
@@ -407,8 +512,8 @@ def test_failures_printed_values_and_best_entries(watched):
     before = panel.locator("#table-cat_metrics_mlp tbody tr").count()
     page.uncheck("#tables-extra")
     assert panel.locator("#table-cat_metrics_mlp tbody tr").count() == before - 5
-    best = panel.locator("#table-regression_all_lr tbody tr td:nth-of-type(3)").all_inner_texts()
-    bold = panel.locator("#table-regression_all_lr tbody tr td:nth-of-type(3) b").all_inner_texts()
+    best = panel.locator("#table-regression_all_lr tbody tr td:nth-of-type(4)").all_inner_texts()
+    bold = panel.locator("#table-regression_all_lr tbody tr td:nth-of-type(4) b").all_inner_texts()
     shown = [float(t.split("±")[0]) for t in (b.split("\n")[0] for b in best)]
     assert [float(b.split("±")[0]) for b in bold] == [min(shown)]
 

@@ -171,3 +171,22 @@ def test_every_method_has_a_title_of_its_own():
     titles = {name: method_title(name) for name in METHODS}
     assert not [n for n, title in titles.items() if title == n]
     assert len(set(titles.values())) == len(titles)
+
+
+def test_a_table_without_validity_says_what_its_means_cover():
+    folds = {"success": [0.5, 0.7], "mae": [0.1, 0.1], "l2": [1.0, 2.0], "lof": [1.0, 1.0]}
+    made = _scores({"wachter": folds}, "concrete", "mlp_regressor", "regression")
+    (table,) = paper_tables(made, _cells(made))
+    assert table.titles[0] == "Found"
+    assert _entry(table, "wachter", "success").mean == pytest.approx(0.6)
+    assert "Found" in tables_to_latex([table])
+
+
+def test_exported_columns_bring_the_share_of_rows(scores):
+    from cel.report.latex import to_latex
+
+    told = to_latex(summarise(scores), ["lof"])
+    (head,) = [x for x in told.splitlines() if "LOF" in x]
+    assert head.index("Success") < head.index("LOF")
+    alone = to_latex(summarise(scores), ["time_s"])
+    assert "Success" not in alone.replace("Found or Success", ""), "a time is not over found rows"

@@ -7,7 +7,7 @@ import pytest
 from cel.benchmark import load_suite
 from cel.benchmark.experiments import DERIVED, experiments
 from cel.benchmark.preflight import check_settings
-from cel.benchmark.side_by_side import compare_with_paper, paper_results
+from cel.benchmark.side_by_side import compare_runs, compare_with_paper, paper_results
 from cel.benchmark.verdicts import placebo, verdicts
 from cel.errors import ConfigError
 
@@ -125,3 +125,22 @@ def test_unanswered_rows_as_originals_by_hand():
     assert found.set_index("metric")["value"].to_dict() == {
         "coverage": 1.0, "success": 0.5, "sparsity_encoded": 0.2,
     }  # fmt: skip
+
+
+def test_means_over_found_rows_carry_the_share_that_they_cover():
+    keys = {"dataset": "moons", "model": "lr", "method": "cadex", "reason": ""}
+    lines = [
+        {**keys, "fold": f, "metric": m, "value": v}
+        for m, values in {"success": (0.5, 0.7), "sparsity_encoded": (0.2, 0.4)}.items()
+        for f, v in enumerate(values)
+    ]
+    ours = pd.DataFrame(lines)
+    beside = compare_with_paper(ours)
+    mine = beside[(beside["our_method"] == "cadex") & (beside["our_model"] == "lr")]
+    assert mine["found_ours"].to_numpy() == pytest.approx(0.6)
+    printed = mine.set_index("metric")
+    assert (printed["found_paper"] == printed.loc["validity", "mean_paper"]).all()
+    other = ours.assign(value=ours["value"] / 2)
+    both = compare_runs(ours, other)
+    assert both["found_first"].to_numpy() == pytest.approx(0.6)
+    assert both["found_second"].to_numpy() == pytest.approx(0.3)

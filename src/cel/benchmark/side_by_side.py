@@ -90,7 +90,29 @@ def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) 
     table.loc[table["folds"] == 1, "reason"] = "one fold: our deviation is not known"
     if tried is not None and len(tried):
         _explain(table, tried)
+    _add_found(table, scores)
     return table.drop(columns="direction")
+
+
+def _add_found(table: pd.DataFrame, scores: pd.DataFrame) -> None:
+    """Note the share of rows that means over found rows cover: ours, and the printed validity."""
+    cells = table[table["metric"] == "validity"]
+    printed = ["table", "dataset", "our_method"]
+    keys = cells[printed].itertuples(index=False, name=None)
+    shares = {
+        "ours": (["dataset", "our_model", "our_method"], _found(scores)),
+        "paper": (printed, dict(zip(keys, cells["mean_paper"], strict=True))),
+    }
+    for side, (names, share) in shares.items():
+        places = table[names].itertuples(index=False, name=None)
+        table[f"found_{side}"] = [share.get(p, np.nan) for p in places]
+
+
+def _found(scores: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+    """(dataset, model, method) -> share of explained rows with a verified answer."""
+    part = scores[scores["metric"] == "success"]
+    means = part.groupby(["dataset", "model", "method"])["value"].mean()
+    return {tuple(k): float(v) for k, v in means.items()}  # type: ignore[arg-type]
 
 
 def _summary(scores: pd.DataFrame) -> pd.DataFrame:
@@ -160,6 +182,10 @@ def compare_runs(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
             verdicts.append("differs")
         else:
             verdicts.append("better" if (gap > 0) == (better == "higher") else "worse")
+    for side, scores in (("first", first), ("second", second)):
+        share = _found(scores)
+        places = table[KEYS[:3]].itertuples(index=False, name=None)
+        table[f"found_{side}"] = [share.get(p, np.nan) for p in places]
     return table.assign(verdict=verdicts)
 
 

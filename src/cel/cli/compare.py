@@ -166,7 +166,7 @@ def _show_cells(table: pd.DataFrame, everything: bool) -> None:
         for r in records
     ]  # fmt: skip
     names = ["dataset", "model", "method", "metric", a, b, "verdict"]
-    show_table("cells, mean ± std over folds", names, rows)
+    show_table("cells, mean ± std over folds (share of rows it is over)", names, rows)
     if len(kept) > len(shown):
         console().print(
             f"and {len(kept) - len(shown)} more; all with --all, or in a file with -o cells.csv",
@@ -179,7 +179,19 @@ def _value(record: dict[str, Any], side: str) -> str:
     if mean != mean:
         return "none"
     spread = f" ± {std:.2g}" if std == std and abs(std) != float("inf") else ""
-    return f"{mean:.4g}{spread}"
+    found = float(record.get(f"found_{side}", math.nan))
+    covered = (
+        f" ({math.floor(100 * found + 1e-9)} %)" if found == found and _over_found(record) else ""
+    )
+    return f"{mean:.4g}{spread}{covered}"
+
+
+def _over_found(record: dict[str, Any]) -> bool:
+    """Whether a metric is a mean over found rows only."""
+    from cel.metrics import METRICS
+
+    name = str(record.get("our_metric", record["metric"]))
+    return name in METRICS and METRICS.get(name).rows == "found"
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -145,13 +145,17 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """How a metric is shown: title, direction ("higher", "lower", "none"), meaning, unit."""
+    """How a metric is shown: title, direction ("higher", "lower", "none"), meaning, unit, rows.
+
+    `rows` says over which rows it is a mean: "found" for those with a verified answer only.
+    """
 
     name: str
     title: str
     better: str
     meaning: str
     unit: str
+    rows: str = ""
 
     @property
     def arrow(self) -> str:
@@ -169,7 +173,7 @@ def metric_info(name: str) -> MetricInfo:
     if name not in METRICS:
         return MetricInfo(name, title, "none", "", "")
     metric = METRICS.get(name)
-    return MetricInfo(name, title, metric.better, metric.meaning, metric.unit)
+    return MetricInfo(name, title, metric.better, metric.meaning, metric.unit, metric.rows)
 
 
 def _variant_of(label: str) -> str:

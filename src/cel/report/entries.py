@@ -15,6 +15,7 @@ __all__ = ["COLUMNS", "Entry", "Line", "TableBuilder"]
 
 # Printed name -> (column title, our metrics in order of preference).
 COLUMNS = {
+    "found": ("Found", ("success",)),
     "coverage": ("Cov.", ("coverage",)),
     "validity": ("Valid.", ("success",)),
     "sparsity": ("Spars.", ("sparsity_encoded", "sparsity")),
@@ -84,7 +85,10 @@ class TableBuilder:
         self.model = str(spec["our_model"].iloc[0])
         self.methods = list(spec["our_method"].unique())
         there = set(scores["metric"])
-        wanted = {m: next((o for o in COLUMNS[m][1] if o in there), "") for m in spec["metric"]}
+        printed = list(spec["metric"].unique())
+        if "validity" not in printed:  # means over found rows need the share that they cover
+            printed.insert(0, "found")
+        wanted = {m: next((o for o in COLUMNS[m][1] if o in there), "") for m in printed}
         self.metrics = {m: ours for m, ours in wanted.items() if ours}
         mine = (cells["model"] == self.model) & (cells["paradigm"] == self.paradigm)
         self.cells = cells[mine & cells["dataset"].isin(self._datasets(spec, cells[mine]))]

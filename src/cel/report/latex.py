@@ -23,6 +23,8 @@ HEAD = (
     "% Needs in the preamble: \\usepackage{booktabs,multirow,graphicx}\n"
     "% Numbers are mean and sample standard deviation over folds; the deviation has two digits,\n"
     "% the mean as many decimals. Bold: the best mean of a dataset and those that round to it.\n"
+    "% Distances, sparsity and plausibility are means over the rows found, whose share stands in\n"
+    "% the column Valid., Found or Success.\n"
 )
 DEFAULT = ["success", "mae", "sparsity", "l2_hamming", "log_density", "lof", "ms_per_row"]
 _ARROWS = {"higher": r"\,$\uparrow$", "lower": r"\,$\downarrow$"}
@@ -108,6 +110,10 @@ def to_latex(
     for model, part in summary.groupby("model"):
         filled = part.dropna(subset=["mean"])["metric"]
         columns = [m for m in (metrics or DEFAULT) if m in known and (metrics or m in set(filled))]
+        if "success" in known - set(columns) and any(
+            metric_info(m).rows == "found" for m in columns
+        ):
+            columns.insert(0, "success")  # a mean over found rows with the share that it covers
         name = f"{title}, {model_title(str(model))}"
         label = re.sub(r"[^a-z0-9]+", "-", f"{suite or 'scores'}-{model}".lower()).strip("-")
         parts.append(_one(part, columns, name, label))

@@ -13,8 +13,8 @@ function svg(tag, attributes, ...children) {
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const RULER = document.createElement("canvas").getContext("2d");
-function textWidth(text, size) {
-  RULER.font = `${size}px ${css("--sans")}`;
+function textWidth(text, size, weight) {
+  RULER.font = `${weight || 400} ${size}px ${css("--sans")}`;
   return RULER.measureText(text).width;
 }
 
@@ -183,9 +183,24 @@ function scatterPoints(paradigm, xMetric, yMetric) {
       common.problems,
       values.map((v) => v[yMetric]),
     );
-    return { name, x: x.value, y: y.value, xi: x, yi: y, values };
+    const share = foundShare(name, paradigm, common.problems);
+    return { name, x: x.value, y: y.value, xi: x, yi: y, values, share };
   });
-  return { common, points, front: points.length ? paretoFront(points, xMetric, yMetric) : [] };
+  /* A mean over the few rows that somebody answered beats nobody. */
+  const found = overFound(xMetric) || overFound(yMetric);
+  const most = Math.max(0, ...known(points.map((p) => p.share)));
+  const few = found ? points.filter((p) => p.share !== null && p.share < FULL_SHARE * most) : [];
+  const full = points.filter((p) => !few.includes(p));
+  return { common, points, few, front: full.length ? paretoFront(full, xMetric, yMetric) : [] };
+}
+function frontText(made) {
+  const few = made.few.length
+    ? ` Hollow: methods that answer less than ${100 * FULL_SHARE} % of the rows that the most complete one answers; their means are over easier rows, so they are not on the front.`
+    : "";
+  const names = made.front.map((p) => METHOD[p.name].title).join(", ");
+  return names
+    ? `On the Pareto front (dotted), beaten by no method on both: ${names}.${few}`
+    : `There is no front.${few}`;
 }
 
 /* One point per method with intervals, faint ones per problem, and the front as steps. */
@@ -219,19 +234,24 @@ function scatterChart(made, xMetric, yMetric, options) {
     if (options?.detail) drawProblems(chart, points, common, X, Y, xMetric, yMetric);
     if (front.length > 1) chart.append(frontLine(front, X, Y, xMetric, yMetric));
     const best = new Set(front.map((p) => p.name));
-    for (const p of points) drawInterval(chart, p, X, Y);
+    const strong = (p) => points.length <= MANY || best.has(p.name) || isMine(p.name) || S.mark === p.name;
+    for (const p of points) drawInterval(chart, p, X, Y, strong(p) ? 0.45 : 0.14);
     for (const p of points) {
       const m = METHOD[p.name],
         on = best.has(p.name),
         big = isMine(p.name) || S.mark === p.name;
       chart.append(
         marker(m.symbol, X.place(p.x), Y.place(p.y), big ? 9 : on ? 7 : 5.5, {
-          fill: colour(p.name),
-          stroke: on || big ? css("--ink") : css("--card"),
-          "stroke-width": big ? 2.5 : on ? 1.6 : 1,
-          class: "point",
+          fill: made.few.includes(p) ? css("--card") : colour(p.name),
+          stroke: on || big ? css("--ink") : made.few.includes(p) ? colour(p.name) : css("--card"),
+          "stroke-width": big ? 2.5 : on || made.few.includes(p) ? 1.6 : 1,
+          class: made.few.includes(p) ? "point few" : "point",
           tabindex: 0,
-          "data-tip": `${m.title}: ${METRIC[xMetric].title} ${withUnit(xMetric, p.x)}, ${METRIC[yMetric].title} ${withUnit(yMetric, p.y)}`,
+          "data-tip": [
+            `${m.title}: ${METRIC[xMetric].title} ${withUnit(xMetric, p.x)}`,
+            `${METRIC[yMetric].title} ${withUnit(yMetric, p.y)}`,
+            ...(p.share === null ? [] : [`answers ${covers(p.share)}`]),
+          ].join(", "),
         }),
       );
     }
@@ -291,10 +311,10 @@ function drawProblems(chart, points, common, X, Y, xMetric, yMetric) {
       );
     });
 }
-function drawInterval(chart, p, X, Y) {
+function drawInterval(chart, p, X, Y, opacity) {
   const x = X.place(p.x),
     y = Y.place(p.y),
-    paint = { stroke: colour(p.name), "stroke-width": 1.2, opacity: 0.45 };
+    paint = { stroke: colour(p.name), "stroke-width": 1.2, opacity };
   if (p.xi.low !== null && p.xi.low !== undefined)
     chart.append(svg("line", { x1: X.place(p.xi.low), x2: X.place(p.xi.high), y1: y, y2: y, ...paint }));
   if (p.yi.low !== null && p.yi.low !== undefined)
@@ -311,7 +331,9 @@ function frontLine(front, X, Y, xMetric, yMetric) {
   return svg("path", { class: "front", d: path });
 }
 
-/* Every label where it covers no point and no other label, with a thin line if it is far. */
+/* Every label where it covers no point and no other label, with a thin line if it is far. Among
+   many points only labels of the front go far; the table beside the picture has the others. */
+const MANY = 24;
 function placeLabels(chart, points, X, Y, best, box) {
   const size = 12,
     taken = points.map((p) => {
@@ -325,13 +347,14 @@ function placeLabels(chart, points, X, Y, best, box) {
     r.t >= box.top &&
     r.b <= box.bottom &&
     !taken.some((o) => r.l < o.r && r.r > o.l && r.t < o.b && r.b > o.t);
-  const order = [...points].sort((a, b) => best.has(b.name) - best.has(a.name));
+  const first = (p) => best.has(p.name) || isMine(p.name) || S.mark === p.name;
+  const order = [...points].sort((a, b) => first(b) - first(a));
   for (const p of order) {
     const title = METHOD[p.name].title,
-      w = textWidth(title, size) + 4,
+      w = textWidth(title, size, first(p) ? 600 : 400) + 4,
       x = X.place(p.x),
       y = Y.place(p.y);
-    const spot = labelSpot(x, y, w, free);
+    const spot = labelSpot(x, y, w, free, points.length <= MANY || first(p) ? 140 : 14);
     if (!spot) continue; // the table beside the picture has it
     taken.push(spot);
     const cx = (spot.l + spot.r) / 2,
@@ -345,7 +368,7 @@ function placeLabels(chart, points, X, Y, best, box) {
       svg(
         "text",
         {
-          class: `label${best.has(p.name) ? " strong" : ""}${isMine(p.name) ? " mine" : ""}`,
+          class: `label${first(p) ? " strong" : ""}${isMine(p.name) ? " mine" : ""}`,
           x: spot.l + 2,
           y: spot.b - 4,
         },
@@ -354,9 +377,9 @@ function placeLabels(chart, points, X, Y, best, box) {
     );
   }
 }
-function labelSpot(x, y, w, free) {
+function labelSpot(x, y, w, free, most) {
   const h = 16;
-  for (const far of [0, 14, 30, 50, 75, 105, 140])
+  for (const far of [0, 14, 30, 50, 75, 105, 140].filter((f) => f <= most))
     for (const [sx, sy] of [[1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [-1, -1], [1, 1], [-1, 1]]) {
       const cx = x + sx * (w / 2 + 10 + far),
         cy = y + sy * (h / 2 + 9 + far);
@@ -383,7 +406,11 @@ function intervalChart(lines, metric, title) {
           "aria-label": `${title}: ${lines.map((l) => `${METHOD[l.name].title} ${fine(l.value)}`).join(", ")}`,
         });
       const all = lines.flatMap((l) => known([l.value, l.low, l.high]));
-      const X = makeScale(all, metric, side + 8, width - 12);
+      const shares = lines.some((l) => l.share !== null && l.share !== undefined),
+        gap = shares ? 58 : 12;
+      const X = makeScale(all, metric, side + 8, width - gap);
+      if (shares)
+        chart.append(svg("text", { x: width - 4, y: height - 14, "text-anchor": "end" }, "of rows"));
       for (const t of X.marks)
         chart.append(
           svg("line", { class: "axis", x1: X.place(t), x2: X.place(t), y1: 4, y2: height - 30 }),
@@ -395,6 +422,10 @@ function intervalChart(lines, metric, title) {
         chart.append(
           svg("text", { class: "strong", x: side, y: y + 4, "text-anchor": "end" }, clipped(METHOD[l.name].title, side - 8, 13)),
         );
+        if (shares && l.share !== null && l.share !== undefined)
+          chart.append(
+            svg("text", { class: "share", x: width - 4, y: y + 4, "text-anchor": "end" }, `${percent(l.share)} %`),
+          );
         if (l.low !== null && l.low !== undefined)
           chart.append(
             svg("line", { x1: X.place(l.low), x2: X.place(l.high), y1: y, y2: y, stroke: paint, "stroke-width": 2, opacity: 0.6 }),

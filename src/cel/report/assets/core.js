@@ -63,10 +63,12 @@ function scroller(content, label) {
     { class: "scrollbox" },
     inner,
     el("div", { class: "more", "aria-hidden": "true" }, "scroll →"),
+    el("div", { class: "below", "aria-hidden": "true" }, "scroll ↓"),
   );
   const look = () => {
     const left = inner.scrollWidth - inner.clientWidth - inner.scrollLeft;
     box.dataset.right = left > 2 ? "1" : "";
+    box.dataset.down = inner.scrollHeight - inner.clientHeight - inner.scrollTop > 2 ? "1" : "";
   };
   inner.addEventListener("scroll", look, { passive: true });
   new ResizeObserver(look).observe(inner);
@@ -191,6 +193,28 @@ function withUnit(metric, value) {
   return fine(value);
 }
 
+/* Means of most metrics are over the rows that a method answered: they are shown with the share
+   of rows that they cover. With less than this part of what the most complete method answers, a
+   mean is over easier rows and is on no front. */
+const FULL_SHARE = 0.9;
+const overFound = (metric) => METRIC[metric]?.rows === "found";
+const covers = (share) => (share === null || share === undefined ? "" : `${percent(share)} % of rows`);
+const shareTip = "Share of explained rows with a verified answer. Means of distances, sparsity and plausibility are over these rows only.";
+/* The share of rows that a method answered, over some problems or over all of its cells. */
+const SHARE_CACHE = new Map();
+function foundShare(name, paradigm, problems) {
+  const key = [name, paradigm, S.model, S.dataset, problems ? problems.join() : ""].join("|");
+  if (!SHARE_CACHE.has(key)) {
+    const mine = cells({ paradigm, method: name, kind: ALL }).filter(
+      (i) => !problems || problems.includes(problemOf(i)),
+    );
+    const values = problemValues(["success"], mine);
+    const made = meanInterval([...values.keys()], [...values.values()].map((v) => v.success));
+    SHARE_CACHE.set(key, values.size ? made.value : null);
+  }
+  return SHARE_CACHE.get(key);
+}
+
 /* A small generator of random numbers, always the same, for intervals. */
 function random(seed) {
   let a = seed >>> 0;
@@ -204,8 +228,10 @@ function random(seed) {
 
 /* Cells that pass the filters, as positions. */
 const CELLS = D.cells;
+const KINDS = [...new Set(D.methods.map((m) => m.kind))];
+const ofKind = (name) => S.kind === ALL || METHOD[name].kind === S.kind;
 function cells(more) {
-  const keep = { paradigm: S.paradigm, model: S.model, dataset: S.dataset, ...(more || {}) };
+  const keep = { paradigm: S.paradigm, model: S.model, dataset: S.dataset, kind: S.kind, ...(more || {}) };
   const everyParadigm = keep.paradigm === ALL || keep.paradigm === APART;
   const out = [];
   for (let i = 0; i < CELLS.dataset.length; i++) {
@@ -213,6 +239,7 @@ function cells(more) {
     if (keep.model !== ALL && CELLS.model[i] !== keep.model) continue;
     if (keep.dataset !== ALL && CELLS.dataset[i] !== keep.dataset) continue;
     if (keep.method && CELLS.method[i] !== keep.method) continue;
+    if (keep.kind !== ALL && METHOD[CELLS.method[i]].kind !== keep.kind) continue;
     out.push(i);
   }
   return out;
@@ -279,7 +306,7 @@ function meanInterval(problems, values) {
   const means = [...groups.values()].map(mean),
     next = random(7),
     draws = [];
-  if (means.length < 3) return { value: mean(values), low: null, high: null };
+  if (means.length < 3) return { value: mean(means), low: null, high: null };
   for (let b = 0; b < 400; b++) {
     let sum = 0;
     for (let i = 0; i < means.length; i++) sum += means[Math.floor(next() * means.length)];
@@ -333,7 +360,7 @@ function plainRanking(paradigm, metric) {
 function makePlainRanking(paradigm, metric) {
   const better = METRIC[metric]?.better;
   if (!better || better === "none") return null;
-  const positions = cells({ paradigm, dataset: ALL }).filter(
+  const positions = cells({ paradigm, dataset: ALL, kind: ALL }).filter(
     (i) => paradigm !== ALL || CELLS.paradigm[i] !== "regression",
   );
   const byMethod = new Map();

@@ -106,15 +106,17 @@ const CHOICES = {
   ],
   model: ["Model", () => [[ALL, "all"], ...D.models.map((m) => [m.name, m.title])]],
   dataset: ["Dataset", () => [[ALL, "all"], ...D.datasets.map((d) => [d.name, d.title])]],
+  kind: ["Kind", () => [[ALL, "all"], ...KINDS.map((k) => [k, k])]],
   mark: ["Highlight", () => [["", "none"], ...D.methods.map((m) => [m.name, m.title])]],
 };
 
 function drawFilters() {
   const view = activeView(),
-    open = [...view.filters, ...(view.filters.length ? ["mark"] : [])];
+    open = [...view.filters, ...(view.filters.length ? ["kind", "mark"] : [])];
   NODES.filters.replaceChildren();
   NODES.filters.hidden = !view.filters.length;
   for (const [name, [label, options]] of Object.entries(CHOICES)) {
+    if (name === "kind" && KINDS.length < 2) continue;
     const pick = picker(label, options(), S[name], (v) => set({ [name]: v }), `filter-${name}`);
     if (!open.includes(name)) {
       pick.querySelector("select").disabled = true;

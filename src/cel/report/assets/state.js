@@ -7,6 +7,7 @@ const DEFAULTS = {
   paradigm: APART,
   model: ALL,
   dataset: ALL,
+  kind: ALL,
   mark: "",
   metric: "",
   weights: "",
@@ -26,7 +27,7 @@ const DEFAULTS = {
   sort: "",
   hide: "",
 };
-const SHARED = ["paradigm", "model", "dataset", "mark"];
+const SHARED = ["paradigm", "model", "dataset", "kind", "mark"];
 const S = { ...DEFAULTS };
 
 function addressOf() {
@@ -48,6 +49,7 @@ function readAddress() {
     paradigm: [APART, ALL, ...D.paradigms],
     model: [ALL, ...D.models.map((m) => m.name)],
     dataset: [ALL, ...D.datasets.map((d) => d.name)],
+    kind: [ALL, ...KINDS],
     mark: ["", ...D.methods.map((m) => m.name)],
   };
   for (const [name, allowed] of Object.entries(options))

@@ -97,7 +97,9 @@ function weightCard() {
 }
 
 function rankCard(paradigm) {
-  const { criteria, lines } = boardLines(paradigm);
+  const board = boardLines(paradigm),
+    criteria = board.criteria,
+    lines = board.lines.filter((x) => ofKind(x.name));
   const columns = [
     { key: "method", title: "Method", value: (x) => METHOD[x.name].title, cell: (x) => methodName(x.name) },
     {
@@ -113,8 +115,9 @@ function rankCard(paradigm) {
       tip: "Weighted mean of the ranks; 1 is best.",
       value: (x) => Number(x.average.toFixed(3)),
       cell: (x) => x.average.toFixed(2),
-      css: (x) => heat(1 - (x.average - 1) / Math.max(1, lines.length - 1)),
+      css: (x) => heat(1 - (x.average - 1) / Math.max(1, board.lines.length - 1)),
     },
+    ...(criteria.includes("success") ? [] : [shareColumn((x) => foundShare(x.name, paradigm))]),
     ...criteria.map((c) => {
       const r = rankingOf(paradigm, c),
         k = r.methods.length,
@@ -139,11 +142,11 @@ function rankCard(paradigm) {
   return card(
     `${groupTitle(paradigm)}: mean ranks`,
     paragraph(
-      `1 is best; below each rank the mean value. Sort by any column.${own} A tie: the criterion does not tell these methods apart.`,
+      `1 is best; below each rank the mean value, for distances, sparsity and plausibility over the rows that were answered, whose share is ${criteria.includes("success") ? "Success" : "in column Rows"}. Sort by any column.${own} A tie: the criterion does not tell these methods apart.`,
     ),
     grid({
       id: `board-${paradigm}`,
-      class: "heat wide",
+      class: `heat wide${lines.length > MANY ? " dense" : ""}`,
       columns,
       rows: lines,
       order: "average up",
@@ -172,6 +175,7 @@ function depthCard(paradigm) {
     value: r.mean[i],
     low: r.low[i],
     high: r.high[i],
+    share: overFound(metric) ? foundShare(name, paradigm) : null,
     tip: `${METHOD[name].title}: ${withUnit(metric, r.mean[i])}, 95 %: ${fine(r.low[i])} to ${fine(r.high[i])}`,
   }));
   const means = intervalChart(
@@ -311,6 +315,7 @@ function commonCard(groups) {
         sparseCommon: of("sparsity"),
         solved: sum("own"),
         shared: sum("common"),
+        asked: sum("rows"),
       };
     })
     .filter((x) => x.n);
@@ -327,7 +332,7 @@ function commonCard(groups) {
     { key: "common", title: "Gower ↓ common rows", value: number("common") },
     { key: "sparse", title: "Sparsity ↓ own rows", value: number("sparse") },
     { key: "sparseCommon", title: "Sparsity ↓ common rows", value: number("sparseCommon") },
-    { key: "solved", title: "Rows solved", value: (x) => x.solved, cell: (x) => count(x.solved), better: "higher" },
+    { key: "solved", title: "Rows solved", value: (x) => x.solved, cell: (x) => `${count(x.solved)}${x.asked ? ` (${percent(x.solved / x.asked)} %)` : ""}`, better: "higher" },
     { key: "shared", title: "Common rows", value: (x) => x.shared, cell: (x) => count(x.shared), better: "higher" },
   ];
   return card(

@@ -11,6 +11,7 @@ VIEWS.push({
         (S.model === ALL || g.model === S.model) &&
         (S.dataset === ALL || g.dataset === S.dataset) &&
         METHOD[g.method] &&
+        ofKind(g.method) &&
         (S.paradigm === APART || S.paradigm === ALL || METHOD[g.method].paradigms.includes(S.paradigm)),
     );
     if (!lines.length) {

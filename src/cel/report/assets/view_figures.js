@@ -33,11 +33,11 @@ VIEWS.push({
 
 function figureCard(f) {
   const all = S.everything === "1";
-  const methods = all ? f.all_methods : f.methods;
+  const methods = (all ? f.all_methods : f.methods).filter(ofKind);
   const pool = all || S.dataset !== ALL ? f.all_datasets : f.datasets;
   const datasets = pool.filter((d) => S.dataset === ALL || d === S.dataset);
   const chosen = cells({ paradigm: f.paradigm });
-  if (!datasets.length || !chosen.length) return null;
+  if (!datasets.length || !chosen.length || !methods.length) return null;
   return card(
     f.caption,
     el(
@@ -57,6 +57,11 @@ function symbolOf(name) {
   );
 }
 
+function figureTip(metric, i) {
+  const over = overFound(metric) && at("success", i) !== null ? ` over ${covers(at("success", i))}` : "";
+  return `${MODEL[CELLS.model[i]].title}, fold ${CELLS.fold[i]}${over}`;
+}
+
 function figureRow(f, d, methods, chosen) {
   const constant = [];
   const panels = f.metrics.map((metric) => {
@@ -64,7 +69,7 @@ function figureRow(f, d, methods, chosen) {
       name,
       values: chosen
         .filter((i) => CELLS.dataset[i] === d && CELLS.method[i] === name && at(metric, i) !== null)
-        .map((i) => ({ v: at(metric, i), tip: `${MODEL[CELLS.model[i]].title}, fold ${CELLS.fold[i]}` })),
+        .map((i) => ({ v: at(metric, i), tip: figureTip(metric, i) })),
     }));
     const values = groups.flatMap((g) => g.values.map((x) => x.v));
     if (!values.length) return null;

@@ -82,7 +82,7 @@ function pictureCard(paradigm) {
     `${groupTitle(paradigm)}: near against plausible`,
     chartBox("trade-off", narrowed ? 380 : 430, scatterChart(made, x, y)),
     paragraph(
-      `Dotted: the Pareto front, ${made.front.map((p) => METHOD[p.name].title).join(", ")}; nobody beats these on both. ${commonText(made.common)}`,
+      `${frontText(made)} ${commonText(made.common)}`,
       "muted small",
     ),
   );
@@ -92,7 +92,7 @@ function headCard(paradigm) {
   const board = boardLines(paradigm);
   if (!board.lines.length) return null;
   const telling = board.criteria.filter((c) => separates(rankingOf(paradigm, c)));
-  const criteria = telling.length > 3 ? telling.filter((c) => c !== "success").slice(0, 3) : telling;
+  const criteria = telling.filter((c) => c !== "success").slice(0, 3);
   const rows = board.lines.slice(0, 6);
   const mine = board.lines.filter((x) => isMine(x.name) && !rows.includes(x)).slice(0, 2);
   const all = [...rows, ...mine];
@@ -102,11 +102,13 @@ function headCard(paradigm) {
       { class: rowClass(x.name) },
       el("th", { class: "method", scope: "row" }, `${board.lines.indexOf(x) + 1}. `, methodName(x.name)),
       el("td", {}, x.average.toFixed(1)),
+      el("td", {}, answeredText(paradigm, x.name)),
       criteria.map((c) => el("td", {}, withUnit(c, x.values[c]))),
     );
   const head = [
     el("th", { class: "text", scope: "col" }, "Method"),
     el("th", { scope: "col" }, tip("Mean rank over the criteria of the leaderboard; 1 is best.", "Rank")),
+    el("th", { scope: "col" }, tip(shareTip, "Rows ↑")),
     criteria.map((c) => el("th", { scope: "col" }, tip(METRIC[c].meaning, shortTitle(c)))),
   ];
   return card(
@@ -118,6 +120,11 @@ function headCard(paradigm) {
     ),
     action(`All ${board.lines.length} methods`, () => openView(VIEWS.find((v) => v.id === "leaderboard")), "to-board"),
   );
+}
+
+function answeredText(paradigm, name) {
+  const share = foundShare(name, paradigm);
+  return share === null ? "–" : `${percent(share)} %`;
 }
 
 function shortTitle(metric) {
@@ -184,7 +191,9 @@ function glanceCard() {
           el(
             "span",
             { class: "muted small" },
-            `${withUnit(metric, r.mean[0])}, rank ${r.rank[0].toFixed(1)} of ${r.methods.length}`,
+            `${withUnit(metric, r.mean[0])}${
+              overFound(metric) ? ` over ${covers(foundShare(r.methods[0], p))}` : ""
+            }, rank ${r.rank[0].toFixed(1)} of ${r.methods.length}`,
           ),
         );
       }),
@@ -220,7 +229,7 @@ function readingCard() {
     ],
     [
       "Distances",
-      "Are averaged over the rows a method solved. A method that solves only easy rows looks close; the leaderboard also compares on the rows that all methods solved.",
+      "Are averaged over the rows a method solved, as are sparsity and plausibility; the share of these rows stands beside them (Rows, Valid. or Found). A method that solves only easy rows looks close, so ranks are made row by row, an unsolved row coming last; the leaderboard also compares on the rows that all methods solved.",
     ],
     [
       "Address",

@@ -100,7 +100,7 @@ function rowMethods(sample) {
   const every = S.paradigm === ALL || S.paradigm === APART;
   return D.methods
     .map((m) => m.name)
-    .filter((m) => sample.methods[m] && (every || METHOD[m].paradigms.includes(S.paradigm)));
+    .filter((m) => sample.methods[m] && ofKind(m) && (every || METHOD[m].paradigms.includes(S.paradigm)));
 }
 function badge(status) {
   return el(

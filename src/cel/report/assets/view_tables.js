@@ -91,6 +91,7 @@ function paperTable(t) {
   const lines = t.lines.filter(
     (x) =>
       (x.printed || S.extra === "1") &&
+      ofKind(x.method) &&
       (S.dataset === ALL || x.dataset === S.dataset) &&
       words.every((w) =>
         `${METHOD[x.method].title} ${DATASET[x.dataset].title}`.toLowerCase().includes(w),

@@ -48,13 +48,18 @@ VIEWS.push({
 });
 
 function scatterCard(paradigm, made, x, y, first) {
-  const front = `On the Pareto front, beaten by no method on both: ${made.front.map((p) => METHOD[p.name].title).join(", ")}.`;
+  const front = frontText(made);
   const rows = made.points.map((p) => ({ ...p, on: made.front.includes(p) }));
   const columns = [
-    { key: "method", title: "Method", value: (p) => METHOD[p.name].title, cell: (p) => methodName(p.name) },
-    { key: "x", title: metricTitle(x), value: (p) => p.x, cell: (p) => interval(x, p.x, p.xi), better: METRIC[x].better },
-    { key: "y", title: metricTitle(y), value: (p) => p.y, cell: (p) => interval(y, p.y, p.yi), better: METRIC[y].better },
-    { key: "front", title: "On the front", text: true, value: (p) => (p.on ? "yes" : "") },
+    {
+      key: "method",
+      title: "Method",
+      value: (p) => METHOD[p.name].title,
+      cell: (p) => [methodName(p.name), p.on ? el("span", { class: "tag" }, "front") : null],
+    },
+    shareColumn((p) => p.share),
+    { key: "x", title: shortTitle(x), tip: METRIC[x].meaning, value: (p) => p.x, cell: (p) => interval(x, p.x, p.xi), better: METRIC[x].better },
+    { key: "y", title: shortTitle(y), tip: METRIC[y].meaning, value: (p) => p.y, cell: (p) => interval(y, p.y, p.yi), better: METRIC[y].better },
   ];
   return card(
     groupTitle(paradigm),
@@ -68,11 +73,23 @@ function scatterCard(paradigm, made, x, y, first) {
         columns,
         rows,
         order: "x up",
+        search: "Search methods",
         label: `${metricTitle(x)} and ${metricTitle(y)}`,
         rowClass: (p) => rowClass(p.name),
       }),
     ),
   );
+}
+/* How many of the rows a mean covers. */
+function shareColumn(share) {
+  return {
+    key: "share",
+    title: "Rows ↑",
+    tip: shareTip,
+    value: (x) => (share(x) === null ? null : Number(share(x).toFixed(4))),
+    cell: (x) => (share(x) === null ? "–" : `${percent(share(x))} %`),
+    better: "higher",
+  };
 }
 function interval(metric, value, around) {
   const range =
@@ -102,7 +119,7 @@ VIEWS.push({
           picker("Quality", options, quality, (v) => set({ quality: v }), "time-quality"),
         ),
         paragraph(
-          `${groupTitle(paradigm)}. ${commonText(made.common)} Times are those of the machine of the run and of its load${D.methods.some((m) => m.baseline) ? "; shipped ones were taken on another machine" : ""}.`,
+          `${groupTitle(paradigm)}. ${frontText(made)} ${commonText(made.common)} Times are those of the machine of the run and of its load${D.methods.some((m) => m.baseline) ? "; shipped ones were taken on another machine" : ""}.`,
         ),
         made.points.length
           ? chartBox(`time-${quality}`, narrow() ? 400 : 460, scatterChart(made, speed, quality))
