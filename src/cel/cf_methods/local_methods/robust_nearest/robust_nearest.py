@@ -23,13 +23,16 @@ from cel.protocols import Need
 from cel.search import bisect_to_boundary, revert_features
 from cel.search.boundary import Test
 from cel.search.gradient import RowFunction
-from cel.search.pool import Distance, Pool
+from cel.search.pool import Distance, Neighbours, Pool
 from cel.search.relu_bounds import margin_floors
 from cel.space import FeatureSpace
 
 __all__ = ["RobustNearest"]
 
 ROWS = 1024  # training rows that are tested together
+NEIGHBOURS = 8  # of a row that are looked up first,
+WIDER = 4  # and how many times as many if none of them passes
+ASKED = 4  # neighbours whose stability is tested together
 
 
 class RobustNearest(LocalMixin, BaseCounterfactualMethod):
@@ -123,21 +126,45 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
         surplus = self._surplus(query)
-        accept = _also(query, surplus)
-        near = self.pool_.nearest(
-            query.x, query.target, region=query.region, accept=accept, budget=query.budget
-        )
-        x, ok = near.x[:, 0], near.ok[:, 0]
+        accept = _also(query, self._surplus(query, quick=True))
+        x, ok = self._nearest(query)
         if self.optimal and not query.budget.expired:
             lay = query.region.layout
             x = bisect_to_boundary(query.x, x, ok, accept, slide=lay.numeric)
             x = revert_features(x, query.x, ok, accept, lay.owner)
         return Answer(x=x, logs=self._why(ok), row_logs=self._told(query, x, ok, surplus))
 
-    def _surplus(self, query: Query) -> RowFunction:
-        """Return by how much points pass the test."""
+    def _nearest(self, query: Query) -> tuple[Tensor, Tensor]:
+        """Return the nearest training rows (n, d) that pass the test, and who has one.
+
+        The test of "stability" costs many predictions, so that neighbours are asked in the order
+        of their distance, a few at a time, and no more once one has passed.
+        """
+        if self.test == "delta":
+            near = self.pool_.nearest(
+                query.x, query.target, region=query.region,
+                accept=_also(query, self._surplus(query)), budget=query.budget,
+            )  # fmt: skip
+            return near.x[:, 0], near.ok[:, 0]
+        x = torch.full_like(query.x, torch.nan)
+        ok = torch.zeros_like(query.x[:, 0], dtype=torch.bool)
+        todo, first, last = query.rows(), 0, NEIGHBOURS
+        while len(todo) and not query.budget.expired:
+            part = query.select(todo)
+            near = self.pool_.nearest(
+                part.x, part.target, last, region=part.region, accept=part.accept,
+                budget=query.budget,
+            )  # fmt: skip
+            which = _first_that_passes(near, self._surplus(part, quick=True), first)
+            good = which >= 0
+            x[todo[good]], ok[todo[good]] = near.x[good, which[good]], True
+            todo, first, last = todo[~good & near.ok[:, -1]], last, WIDER * last
+        return x, ok
+
+    def _surplus(self, query: Query, *, quick: bool = False) -> RowFunction:
+        """Return by how much points pass the test; `quick`: fewer copies of clear points."""
         if self.test == "stability":
-            score = stability(query, self.sigma, self.draws)
+            score = stability(query, self.sigma, self.draws, self.tau if quick else None)
             return lambda x, rows: score(x, rows) - self.tau
         view = query.model.relu()
         assert view is not None
@@ -166,6 +193,24 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
             "why": f"{lost} rows: no training row of the class passes the test inside the region",
             "pool": pool,
         }
+
+
+def _first_that_passes(near: Neighbours, surplus: RowFunction, first: int) -> Tensor:
+    """Return the place (n,) of the first neighbour, from `first` on, with a positive surplus.
+
+    It is -1 where none has one; `ASKED` neighbours of a row are asked at a time.
+    """
+    out = torch.full_like(near.row[:, 0], -1)
+    for start in range(first, near.row.shape[1], ASKED):
+        known = near.ok[:, start : start + ASKED] & (out < 0)[:, None]
+        row, place = known.nonzero(as_tuple=True)
+        if not len(row):
+            continue
+        good = torch.zeros_like(known)
+        good[row, place] = surplus(near.x[row, start + place], row) > 0
+        any_ = good.any(1)
+        out[any_] = start + good[any_].to(torch.int8).argmax(1)
+    return out
 
 
 def _also(query: Query, surplus: RowFunction) -> Test:
