@@ -112,9 +112,7 @@ def chain(n):
     weights = {
         n: dict(zip(names[:i], rng.normal(0, 0.3, i), strict=True)) for i, n in enumerate(names)
     }
-    scm = StructuralModel(
-        space, {n: Mechanism.linear(w) for n, w in weights.items() if w}
-    )
+    scm = StructuralModel(space, {n: Mechanism.linear(w) for n, w in weights.items() if w})
     x = rng.random((4 * n, 8)).astype(np.float32)
     slope = rng.normal(0, 2, 8)
     score = (x - 0.5) @ slope

@@ -57,9 +57,10 @@ def noisy_margins(query: Query, sigma: float, depth: Tensor) -> RowOutputs:
 
     def margins(x: Tensor, rows: Tensor) -> Tensor:
         with torch.enable_grad():
-            _, slopes = row_jacobian(plain, x.detach(), rows)
+            known, slopes = row_jacobian(plain, x.detach(), rows)
         length: Tensor = (slopes.detach() * free[rows][:, None]).norm(dim=-1)
-        return plain(x, rows) - sigma * depth[rows, None] * length
+        here = plain(x, rows) if torch.is_grad_enabled() else known
+        return here - sigma * depth[rows, None] * length
 
     return margins
 

@@ -26,11 +26,13 @@ from cel.space.region import Region
 __all__ = ["ActionProblem", "Actions", "linear_actions", "sets_of_actions", "tangent_actions"]
 
 _FEW = 3  # features cut at a time where all combinations are too many
-_PART = 2**14  # rows times sets that are solved together
+_PART = 2**14  # rows times sets whose tangents are followed together
+_VALUES = 2**23  # numbers of effects that exist at a time
 _WAVES = (2, 8, 32)  # programs of a row, lowest floors first, that are solved together
 _LONGER = (1.0, 1.0005, 1.005, 1.02, 1.1, 1.5)  # of an action that rounding made too short
 _MET = 1e-9  # of the largest coefficient: demands missed by rounding alone
 _SLACK = 1e-7  # of a bound: what rounding may have cost
+_TIE = 1e-5  # of a cost: actions that are cheaper by less are not tried
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,7 +161,8 @@ def linear_actions(problem: ActionProblem, sets: Tensor) -> Actions:
     Grids are not part of the programs: actions are rounded, and lengthened where that fails.
     """
     out = Actions.nothing(problem.query.x)
-    for rows in torch.split(problem.query.rows(), max(1, _PART // len(sets))):
+    pairs = _VALUES // problem.query.x.shape[1] ** 2
+    for rows in torch.split(problem.query.rows(), max(1, pairs // len(sets))):
         if not len(rows) or problem.query.budget.expired:
             break
         _linear_part(problem, sets, rows, out)
@@ -210,7 +213,8 @@ def _programs(
     delta, feasible, sure = one.delta.clone(), one.feasible.clone(), met | ~one.feasible
     for first, last in pairwise((0, *_WAVES, shape[1])):
         wave = left & ((place >= first) & (place < last)).flatten()
-        todo = (wave & (floor < known.repeat_interleave(shape[1]))).nonzero()[:, 0]
+        rival = floor < (known * (1 - _SLACK)).repeat_interleave(shape[1])
+        todo = (wave & rival).nonzero()[:, 0]
         if not len(todo):
             continue
         many = nearest_all(w[todo], gap[todo], low[todo], high[todo], l1=price, square=0.0)
@@ -236,7 +240,7 @@ def _take_cheapest(
     for place in range(floor.shape[1]):
         number = order[here, place]
         lowest = floor[here, number].to(out.cost)
-        here = here[lowest.isfinite() & (lowest < out.cost[rows[here]])]
+        here = here[lowest.isfinite() & (lowest < out.cost[rows[here]] * (1 - _TIE))]
         if not len(here) or problem.query.budget.expired:
             return
         number = order[here, place]
