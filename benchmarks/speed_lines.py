@@ -2,16 +2,16 @@
 
     CEL_DATA=... python benchmarks/speed_lines.py [--methods roar,geco_quick,...] [--write]
 
-One run, one thread, CPU seconds. What was asked is rows per CPU-second on an idle machine, on which
-`wachter_exact` answered 2,303 rows of HELOC with the network (1,000 rows in one call). The same
-call is the yardstick of every run here: *asked here* is what was asked, times its present speed
-over 2,303. A line with fewer rows than 1,000 is a slow method; more rows would only help it.
-`20 rows` is a call of the size that suite `quick` makes, in milliseconds per row.
+One run, one thread, CPU seconds. What was asked is rows per CPU-second on an idle machine, on
+which `wachter_exact` answered 2,303 rows of HELOC with the network (1,000 rows in one call). The
+same call is the yardstick of every run here: *asked here* is what was asked, times its present
+speed over 2,303. A line with fewer rows than 1,000 is a slow method; more rows would only help
+it. `20 rows` is a call of the size that suite `quick` makes, in milliseconds per row.
 
-`--write` puts the table into docs/performance.md. Models: `mlp` is the network 256-256, `small` one
-hidden layer of 16, `lr` a logistic regression; `free` lets every column move in [0, 1], without
-grids, directions and relations. `causal` explains 8 features of which 7 follow from others (128
-sets of actions), with a linear model.
+`--write` puts the table into docs/performance.md. Models: `mlp` is the network 256-256, `small`
+one hidden layer of 16, `lr` a logistic regression; `free` lets every column move in [0, 1],
+without grids, directions and relations. `causal` explains 8 features of which 7 follow from
+others (128 sets of actions), with a linear model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import torch
-from methods import cpu, draw, load_dataset, markdown
 
 from cel.cf_methods.variants import named
 from cel.models.classifiers import LogisticRegression, MLPClassifier
@@ -30,9 +31,7 @@ from cel.models.generative import default_density
 from cel.protocols import Need
 from cel.space import FeatureSpace
 from cel.space.causal import Mechanism, StructuralModel
-
-import numpy as np  # isort: skip
-import pandas as pd  # isort: skip
+from methods import cpu, draw, load_dataset, markdown
 
 YARDSTICK = 2303.0
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
