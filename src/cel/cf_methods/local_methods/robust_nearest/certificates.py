@@ -82,7 +82,7 @@ def stability(
         return shares.mean(1), spread / math.sqrt(count)
 
     def _shares(x: Tensor, rows: Tensor, count: int) -> Tensor:
-        own, which = rows.unique(return_inverse=True)
+        own, which = torch.unique(rows, return_inverse=True)
         noise = query.rng.select(own).normal(count, x.shape[1]).to(x) * numeric
         copies = (x[:, None] + sigma * noise[which]).flatten(0, 1)
         target = query.target[rows]
