@@ -7,7 +7,8 @@
 
 A change is one of: an operator replaced, a comparison moved by one step or turned round, a number
 or truth value replaced (tolerances a thousandfold), a condition dropped, two arguments swapped, a
-statement removed. Messages of errors, annotations, decorators and docstrings are left alone. Each
+statement removed. Messages of errors, annotations, decorators and docstrings are left alone, as
+are guards against a division by zero and the equality at the edge of a tolerance. Each
 change is made in a copy of the tree, never in the tree itself. The tests of a package are those
 listed below and the doctests of its modules, with `--wide` also slower ones. They run once without
 a change and note which of them run which line; a change is then shown to the tests that run it,
@@ -52,6 +53,7 @@ SLOWER, LEAST_S = 5, 20  # a change may take this many times the time without it
 BUDGET_S = 60  # of tests, for one change
 MIN_PER_PACKAGE = 10
 fork, hook = multiprocessing.get_context("fork"), pytest.hookimpl
+DEFAULTS = "tests/unit/test_defaults.py"  # looks at signatures and runs no line of them
 WARM = (
     "numpy", "pandas", "scipy.stats", "scipy.optimize", "sklearn.ensemble", "sklearn.neighbors",
     "sklearn.model_selection", "torch", "hypothesis", "cvxpy", "pydantic", "yaml", "requests",
@@ -91,6 +93,7 @@ PACKAGES = {
         [
             "tests/unit/test_metrics*.py", "tests/unit/test_row_by_row.py",
             "tests/unit/test_stats.py", "tests/unit/test_data_shift.py",
+            "tests/unit/test_significance_by_hand.py", "tests/unit/test_groups_by_hand.py",
             "tests/properties/test_metrics*.py",
         ],
         ["tests/oracles/test_metrics*.py", "tests/contract/test_metric_contract.py"],
@@ -126,6 +129,18 @@ SYMMETRIC = {  # calls whose first two arguments may be swapped, or never sensib
     "getattr", "setattr",
 }  # fmt: skip
 TOLERANCE = 1e-3  # numbers below it are tolerances
+NOTHING = 1e-100  # numbers below it guard against a division by zero
+
+
+def tolerances():
+    """Return the names of constants of the library that are tolerances."""
+    word = re.compile(r"^([A-Z_]+) = (\d[\d.]*e-\d+)", re.M)
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for name, value in word.findall(path.read_text(encoding="utf8")):
+            if float(value) < TOLERANCE:
+                found.add(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,7 @@ class Finder(ast.NodeVisitor):
         for line in lines:
             self.starts.append(self.starts[-1] + len(line))
         self.raw = source.encode()
-        self.found = []
+        self.found, self.tolerances = [], tolerances()
 
     def offset(self, line, column):
         return self.starts[line - 1] + column
@@ -275,14 +290,27 @@ class Finder(ast.NodeVisitor):
 
     def visit_Compare(self, node):
         if len(node.ops) == 1:
-            for other in COMPARISONS[type(node.ops[0])]:
+            steps = COMPARISONS[type(node.ops[0])]
+            for other in steps[1:] if self.is_loose(node) and len(steps) > 1 else steps:
                 new = copy.deepcopy(node)
                 new.ops = [other()]
                 self.add(node, new, "comparison")
         self.generic_visit(node)
 
+    def is_loose(self, node):
+        """Tell whether a comparison is up to a tolerance: nothing lies exactly at its edge."""
+        for part in ast.walk(node):
+            small = isinstance(part, ast.Constant) and isinstance(part.value, float)
+            if small and NOTHING < part.value < TOLERANCE:
+                return True
+            if isinstance(part, ast.Name) and part.id in self.tolerances:
+                return True
+        return False
+
     def visit_Constant(self, node):
         value = node.value
+        if isinstance(value, float) and 0 < abs(value) < NOTHING:
+            return
         if isinstance(value, bool):
             self.add(node, repr(not value), "constant")
         elif isinstance(value, int):
@@ -372,6 +400,7 @@ def listed_tests(package, wide=False):
     Modules come last: collected first, they would be imported a second time, beside their package.
     """
     _, near, slower = PACKAGES[package]
+    near = [*near, DEFAULTS]
     listed = [p for pattern in (*near, *(slower if wide else ())) for p in ROOT.glob(pattern)]
     names = [str(p.relative_to(ROOT)) for p in sorted(set(listed))]
     return [*names, *map(str, files_of(package))]
@@ -480,10 +509,12 @@ def reaching(mutant, reach):
     lines = {int(n): t for n, t in reach["lines"].get(mutant.path, {}).items()}
     statements, functions = spans(mutant.path)
     inside = [f for f in functions if f[0] < mutant.line <= f[1]]
-    around = [s for s in statements if s[0] <= mutant.line <= max(s)] if inside else [(0, 10**9)]
+    around = [s for s in statements if s[0] <= mutant.line <= max(s)] if inside else []
     first, last = max(around, default=max(inside, default=(0, 10**9)))
     tests = {t for n, found in lines.items() if first <= n <= max(first, last) for t in found}
     seconds = reach["seconds"]
+    if not around:  # a default, or something at the top of the file
+        tests |= {t for t in seconds if t.startswith(DEFAULTS)}
     of_file = Counter()
     for test in tests:
         of_file[test.split("::")[0]] += seconds[test]

@@ -106,6 +106,13 @@ def test_offsets_are_rounded_away_from_home_inside_their_interval():
     ]
 
 
+def test_grids_may_lie_off_home_also_when_rounding():
+    p = program([[1.0] * 3], [9.0], [-9] * 3, [9] * 3, step=[0.5] * 3, phase=[0.1, 0.1, -0.2])
+    ends = np.full((1, 3), -2.0), np.full((1, 3), 2.0)
+    found = on_grid(p, ROW, np.array([[0.3, -0.3, -0.3]]), *ends)
+    np.testing.assert_allclose(found, [[0.6, -0.4, -0.7]])
+
+
 def test_under_one_demand_numbers_move_only_where_they_help():
     roots = _roots(program([[2.0, -1.0, 0.0]], [1.0], [-1, -2, -3], [4, 5, 6]))
     assert roots.lower.tolist() == [[0.0, -2.0, 0.0]]

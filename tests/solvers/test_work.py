@@ -38,6 +38,23 @@ def test_newton_steps(settings, steps, of_rows, monkeypatch):
     assert sum(taken) >= of_rows * 0.97
 
 
+def test_large_batches_are_solved_in_parts(monkeypatch):
+    sizes, interior = [], halfspaces._interior
+
+    def counted(curve, w, *rest, **more):
+        sizes.append(len(w))
+        return interior(curve, w, *rest, **more)
+
+    monkeypatch.setattr(halfspaces, "_interior", counted)
+    whole = nearest_all(*half_spaces())
+    (left,) = sizes
+    assert halfspaces.CHUNK == 2**17
+    monkeypatch.setattr(halfspaces, "CHUNK", 10 * 4 * 6)  # ten rows of 4 half-spaces, 6 columns
+    parts = nearest_all(*half_spaces())
+    assert sizes[1:] == [10] * (left // 10) + [left % 10] * (left % 10 > 0)
+    torch.testing.assert_close(parts.delta, whole.delta, atol=1e-7, rtol=0)
+
+
 def ball(centre, radius):
     d = len(centre)
     return Ellipsoids.of(torch.tensor([centre]), torch.eye(d)[None], torch.tensor([radius]))

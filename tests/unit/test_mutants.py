@@ -58,6 +58,22 @@ def test_every_kind_of_change_is_found_and_text_is_left_alone(mutants, monkeypat
     ]
 
 
+def test_edges_of_tolerances_and_guards_of_divisions_are_left_alone(
+    mutants, monkeypatch, tmp_path
+):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "edge.py").write_text(
+        "EQUAL = 1e-9\n\ndef near(a, b):\n    return a <= b + EQUAL or a / max(b, 1e-300) < 2\n"
+    )
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    found = [m.change for m in mutants.mutants_of("space", Path("src/edge.py"))]
+    assert "comparison | a <= b + EQUAL -> (a >= b + EQUAL)" in found
+    assert "comparison | a <= b + EQUAL -> (a < b + EQUAL)" not in found
+    assert "comparison | a / max(b, 1e-300) < 2 -> (a / max(b, 1e-300) <= 2)" in found
+    assert [change for change in found if change.startswith("constant | 1e-9 -> 1.0")]
+    assert not [change for change in found if "1e-297" in change]
+
+
 def test_samples_are_repeatable_different_by_seed_and_compile(mutants):
     drawn = mutants.sample(list(mutants.PACKAGES), 120, 1)
     assert drawn == mutants.sample(list(mutants.PACKAGES), 120, 1)
@@ -89,6 +105,9 @@ def test_a_change_is_shown_to_the_tests_that_run_it(mutants, monkeypatch, tmp_pa
     assert told[6] == ["b.py::quick", "b.py::slow"]
     assert told[7] == []  # no test runs it
     assert told[8] == ["c.py::more"]  # over the budget, but alone
+    default = mutants.DEFAULTS + "::test"
+    reach["seconds"][default] = 100.0
+    assert default in mutants.reaching(found[0], reach) or sum(reach["seconds"].values()) > 60
     assert told[2] == ["a.py::only", "b.py::quick", "b.py::slow"]  # defaults: all that fits
 
 
