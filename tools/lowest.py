@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = {"torch", "ce-library"}
-PROMISED = ("bayes", "convex", "report", "dask")
+PROMISED = ("bayes", "convex", "report", "dask", "files")
 
 
 def lowest(project):
