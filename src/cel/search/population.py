@@ -6,6 +6,7 @@ of each row, the end of each row and the budget are here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from cel.search.budget import Budget
 from cel.search.streams import RowStreams
 
-__all__ = ["Breeder", "Patience", "evolve"]
+__all__ = ["Breeder", "Patience", "evolve", "evolve_parts"]
 
 
 class Breeder(Protocol):
@@ -66,6 +67,29 @@ def evolve(
         stream = RowStreams(rng.keys[rows], rng.draw + breeder.draws * (generation + 1))
         population[rows], worth[rows] = breeder.breed(population[rows], worth[rows], rows, stream)
         calm.saw(breeder.goal(worth[rows], rows), rows)
+    return population, worth
+
+
+def evolve_parts(
+    rows: Tensor,
+    size: int,
+    breeder: Callable[[Tensor], tuple[Breeder, RowStreams]],
+    *,
+    generations: int,
+    budget: Budget | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Evolve rows (n,) in parts of at most `size`, whose populations fit into the cache.
+
+    Args:
+        rows: row numbers.
+        size: rows of a part, 1 at the least.
+        breeder: the search of a part (a,), and the streams of its rows.
+        generations: most generations of a row.
+        budget: ends the search early.
+    """
+    parts = torch.split(rows, max(1, size))
+    found = [evolve(*breeder(p), generations=generations, budget=budget) for p in parts]
+    population, worth = (torch.cat(part) for part in zip(*found, strict=True))
     return population, worth
 
 

@@ -10,11 +10,8 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.ladder import climb, known_rows, restarts, tangents
-from cel.cf_methods.tangent.margins import AIM
-from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.robust import accept_margins, noisy_margins
+from cel.cf_methods.tangent.robust import noisy_margins, robust_problem
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import check_positive
@@ -111,16 +108,8 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
 
     def _solve(self, query: Query, depth: Tensor) -> Answer:
         margins = noisy_margins(query, math.sqrt(self.variance), depth)
-        weight = 1 / self.scale_.to(query.x) if self.distance == "l1_mad" else 1.0
-        problem = NearestPoint(
-            query=query,
-            cost=SeparableCost.around(
-                query.region, l1=weight, l2=False, change=1.0, center=query.x
-            ),
-            margins=margins,
-            accept=accept_margins(query, margins),
-            aim=AIM,
-        )
+        unit = self.scale_.to(query.x) if self.distance == "l1_mad" else 1.0
+        problem = robust_problem(query, margins, unit)
         others = restarts(known_rows(self.train_, self.restarts), self.steps)
         return climb(problem, [tangents(self.steps), others])
 

@@ -9,11 +9,8 @@ import torch
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.ladder import climb, known_rows, restarts, tangents
-from cel.cf_methods.tangent.margins import AIM
-from cel.cf_methods.tangent.nearest_point import NearestPoint
-from cel.cf_methods.tangent.robust import accept_margins, shifted_margins
+from cel.cf_methods.tangent.robust import robust_problem, shifted_margins
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
 from cel.protocols import Need, Support
@@ -80,16 +77,8 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
 
     def _explain(self, query: Query) -> Answer:
         margins = shifted_margins(query, self.delta, self.ball)
-        weight = 1 / self.scale_.to(query.x) if self.distance == "l1_mad" else 1.0
-        problem = NearestPoint(
-            query=query,
-            cost=SeparableCost.around(
-                query.region, l1=weight, l2=False, change=1.0, center=query.x
-            ),
-            margins=margins,
-            accept=accept_margins(query, margins),
-            aim=AIM,
-        )
+        unit = self.scale_.to(query.x) if self.distance == "l1_mad" else 1.0
+        problem = robust_problem(query, margins, unit)
         linear = self.ball == "linf" and bool((query.region.lower >= 0).all())
         rungs = [
             tangents(self.steps),

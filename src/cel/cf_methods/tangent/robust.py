@@ -6,12 +6,22 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.query import Query
-from cel.cf_methods.tangent.margins import class_margins
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.tangent.margins import AIM, class_margins
+from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.search.gradient import Accept
 from cel.solvers import row_jacobian
 from cel.solvers.least_change import RowOutputs
 
-__all__ = ["accept_margins", "noisy_margins", "shifted_margins"]
+__all__ = ["accept_margins", "noisy_margins", "robust_problem", "shifted_margins"]
+
+
+def robust_problem(query: Query, margins: RowOutputs, unit: Tensor | float) -> NearestPoint:
+    """Return the problem of the cheapest point, in L1 of units (d,), with robust margins."""
+    cost = SeparableCost.around(query.region, l1=1 / unit, l2=False, change=1.0, center=query.x)
+    return NearestPoint(
+        query=query, cost=cost, margins=margins, accept=accept_margins(query, margins), aim=AIM
+    )
 
 
 def shifted_margins(query: Query, delta: float, ball: str) -> RowOutputs:

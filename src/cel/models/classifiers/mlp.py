@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
-from torch import nn
-
-from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
-from cel.models.layers import Network
-from cel.models.relu_network import ReluMixin
+from cel.models.base import ClassifierPytorchMixin, PytorchBase
+from cel.models.relu_network import Perceptron
 
 __all__ = ["MLPClassifier"]
 
 
-class MLPClassifier(ReluMixin, ClassifierPytorchMixin, PytorchBase):
+class MLPClassifier(Perceptron, ClassifierPytorchMixin, PytorchBase):
     """ReLU network with softmax outputs, fitted by cross entropy.
 
     Args:
@@ -31,16 +28,3 @@ class MLPClassifier(ReluMixin, ClassifierPytorchMixin, PytorchBase):
 
     name = "mlp"
     _test_params: ClassVar[Mapping[str, Any]] = {"hidden": (16, 16), "dropout": 0.1}
-
-    def __init__(
-        self,
-        *,
-        hidden: tuple[int, ...] = (256, 256),
-        dropout: float = 0.0,
-        **options: Unpack[TrainOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.hidden, self.dropout = hidden, dropout
-
-    def _build(self, n_in: int, n_out: int) -> nn.Module:
-        return Network(n_in, tuple(self.hidden), n_out, dropout=self.dropout)

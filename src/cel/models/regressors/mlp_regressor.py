@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from cel.models.base import PytorchBase, RegressionPytorchMixin, TrainOptions
+from cel.models.base import PytorchBase, RegressionPytorchMixin
 from cel.models.layers import Network
-from cel.models.relu_network import ReluMixin
+from cel.models.relu_network import Perceptron
 
 __all__ = ["MLPRegressor"]
 
 
-class MLPRegressor(ReluMixin, RegressionPytorchMixin, PytorchBase):
+class MLPRegressor(Perceptron, RegressionPytorchMixin, PytorchBase):
     """ReLU network with one output per target, fitted by squared error.
 
     Args:
@@ -31,19 +31,6 @@ class MLPRegressor(ReluMixin, RegressionPytorchMixin, PytorchBase):
 
     name = "mlp_regressor"
     _test_params: ClassVar[Mapping[str, Any]] = {"hidden": (16, 16)}
-
-    def __init__(
-        self,
-        *,
-        hidden: tuple[int, ...] = (256, 256),
-        dropout: float = 0.0,
-        **options: Unpack[TrainOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.hidden, self.dropout = hidden, dropout
-
-    def _build(self, n_in: int, n_out: int) -> nn.Module:
-        return Network(n_in, tuple(self.hidden), n_out, dropout=self.dropout)
 
     def _initialise(self, module: nn.Module, *tables: Tensor) -> None:
         """Centre and scale the outputs as the training targets are."""

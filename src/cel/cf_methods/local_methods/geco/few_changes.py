@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cel.cf_methods.local_methods.geco.group_values import GroupValues, feature_gaps
 from cel.cf_methods.query import MARGIN, Query
-from cel.search.population import evolve
+from cel.search.population import evolve_parts
 from cel.search.streams import RowStreams, row_keys
 
 __all__ = ["VALID", "ChangeSettings", "fewest_changes", "norm_mean"]
@@ -65,19 +65,14 @@ def fewest_changes(
     g, d = len(groups), query.x.shape[1]
     children = settings.parents * g * settings.samples + settings.patterns**2
     rows = 4 * min(_VALUES // (children * d), _VALUES // (g * len(known)))
-    found = []
-    for part in torch.split(query.rows(), max(1, rows)):
-        search = _FewChanges(query.select(part), known, groups, settings)
-        found.append(
-            evolve(
-                search,
-                search.query.rng,
-                generations=settings.generations,
-                budget=query.budget,
-            )
-        )
-    people, score = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return people, score
+
+    def search(part: Tensor) -> tuple[_FewChanges, RowStreams]:
+        some = query.select(part)
+        return _FewChanges(some, known, groups, settings), some.rng
+
+    return evolve_parts(
+        query.rows(), rows, search, generations=settings.generations, budget=query.budget
+    )
 
 
 @dataclass(frozen=True, eq=False)

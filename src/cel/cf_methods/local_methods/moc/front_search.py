@@ -13,7 +13,7 @@ from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
 from cel.search.feature_draws import Sampler
 from cel.search.fronts import DominatedVolume, crowding, nondominated
-from cel.search.population import evolve
+from cel.search.population import evolve_parts
 from cel.search.streams import RowStreams, row_keys
 from cel.search.variation import Variation, changed, tournament
 
@@ -103,18 +103,15 @@ def shortfall(query: Query, scores: Tensor, rows: Tensor) -> Tensor:
 @torch.no_grad()
 def front_of(query: Query, known: Reference, settings: FrontSettings) -> Fronts:
     """Search the fronts of all rows, in parts that fit into the cache."""
-    found = []
-    for part in torch.split(query.rows(), max(1, _PART // settings.mu)):
-        search = _FrontSearch(query.select(part), known, settings)
-        found.append(
-            evolve(
-                search,
-                search.query.rng,
-                generations=settings.generations,
-                budget=query.budget,
-            )
-        )
-    x, values = (torch.cat(parts) for parts in zip(*found, strict=True))
+
+    def search(part: Tensor) -> tuple[_FrontSearch, RowStreams]:
+        some = query.select(part)
+        return _FrontSearch(some, known, settings), some.rng
+
+    x, values = evolve_parts(
+        query.rows(), _PART // settings.mu, search, generations=settings.generations,
+        budget=query.budget,
+    )  # fmt: skip
     return Fronts(x=x, values=values, first=nondominated(values, enough=1) == 0)
 
 
