@@ -76,3 +76,19 @@ def test_a_budget_that_is_left_ends_nothing_and_a_spent_one_everything():
     late = introduce_features(origin, donor, _total(4.0), _gain, OWNER, budget=Budget(0.0))
     assert torch.equal(late.x, origin)
     assert not late.ok.any()
+
+
+def test_no_groups_are_as_good_as_none():
+    def judge(x, rows):
+        total = x.sum(1)
+        return total > -1, total >= 4, total[:, None]
+
+    def gain(new, old, known):
+        return (new - old[:, None])[..., 0]
+
+    origin, donor = torch.zeros(1, 3), torch.tensor([[1.0, 3.0, 2.0]])
+    none = torch.zeros(0, 3, dtype=torch.bool)
+    for groups in (None, none):
+        found = introduce_features(origin, donor, judge, gain, torch.arange(3), groups=groups)
+        assert found.x.tolist() == [[0.0, 3.0, 2.0]]
+        assert found.round.tolist() == [[0, 1, 2]]

@@ -319,3 +319,28 @@ def test_further_answers_change_something_less():
     both = cheapest_choices(two, count=3)
     np.testing.assert_allclose(both.cost, [[1.0, 2.0, np.inf]], atol=1e-6)
     assert both.bound.item() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_what_the_first_look_rounds_up_is_kept_when_time_is_up():
+    """0.5 lies between 0.4 and 0.8: the first relaxed solution, rounded away from home, is one."""
+    p = program([[1.0]], [0.5], [0], [2], step=[0.4])
+    few = cheapest_choices(p, expired=lambda: True)
+    np.testing.assert_allclose(few.offset, [[[0.8]]])
+    np.testing.assert_allclose(few.cost, [[0.8]])
+    assert few.bound.item() == pytest.approx(0.5, abs=1e-8)
+
+
+@pytest.mark.parametrize("step", [0.25, 0.5])
+def test_solutions_of_several_demands_that_lie_on_the_grid_are_choices(step):
+    """d_0 >= 0.5 and d_0 + d_1 >= 1: at 0.5 and 0.5, which no split can improve."""
+    p = program([[1.0, 0.0], [1.0, 1.0]], [0.5, 1.0], [-2, -2], [2, 2], step=[step, step],
+                slope=[2.0, 1.0])  # fmt: skip
+    found = evaluate(p, _roots(p))
+    assert found.whole.tolist() == [True]
+    assert found.offset.tolist() == [[0.5, 0.5]]  # exactly
+    assert cheapest_choices(p).nodes.tolist() == [1]
+    off = program([[1.0, 0.0], [1.0, 1.0]], [0.6, 1.0], [-2, -2], [2, 2], step=[step, step],
+                  slope=[2.0, 1.0])  # fmt: skip
+    split = evaluate(off, _roots(off))
+    assert split.whole.tolist() == [False]
+    assert cheapest_choices(off).cost[0, 0] == pytest.approx({0.25: 1.75, 0.5: 2.0}[step])

@@ -51,3 +51,46 @@ def test_tangents_that_a_later_point_refutes_are_forgotten():
     first, second = (0.5, 0.0), (-3.0, 0.1)
     both, alone = follow(bowl, [first, second]), follow(bowl, [second])
     torch.testing.assert_close(both.delta, alone.delta)
+
+
+def line(x, rows):
+    """Twice the first column less 1: every tangent is the line itself."""
+    return 2 * x[:, :1] - 1, torch.tensor([[[2.0, 0.0]]]).expand(len(x), 1, 2)
+
+
+def test_tangents_that_later_points_touch_are_kept():
+    cuts = Cuts(line, plain, CENTER, last=1, memory=3)
+    assert cuts.gap.flatten().tolist() == [-1.0] * 3  # nothing is demanded yet
+    for point in (0.5, 3.0, -1.0):
+        cuts.linearise(torch.tensor([[point, 0.0]]), ROW)
+    # 2 (x - 2) >= gap: at every point the same
+    assert cuts.gap.flatten().tolist() == [-3.0] * 3
+    assert cuts.slope[0, :, 0].tolist() == [[2.0, 0.0]] * 3
+
+
+def test_the_newest_tangent_comes_first_and_the_oldest_is_dropped():
+    cuts = Cuts(ball, plain, CENTER, last=1, memory=2)
+    for point in (0.5, 0.6, 0.7):
+        cuts.linearise(torch.tensor([[point, 0.0]]), ROW)
+    torch.testing.assert_close(cuts.slope[0, :, 0, 0], torch.tensor([-1.4, -1.2]))
+    gaps = [-2 * p * (p - 2) - (1 - p * p) for p in (0.7, 0.6)]
+    torch.testing.assert_close(cuts.gap[0, :, 0], torch.tensor(gaps))
+
+
+def test_duals_of_old_tangents_count_for_their_surplus():
+    asked = []
+
+    def solve(w, gap, low, high, rows):
+        from cel.solvers.closed_forms import Nearest
+
+        asked.append((w.tolist(), gap.tolist()))
+        dual = torch.tensor([[1.0, 2.0, 4.0, 8.0]])
+        return Nearest(delta=torch.zeros(1, 2), feasible=torch.tensor([True]), dual=dual)
+
+    cuts = Cuts(ball, solve, CENTER, last=1, memory=2)
+    w, gap = torch.ones(1, 2, 2), torch.tensor([[0.5, 0.25]])
+    found = cuts.solve(w, gap, -WIDE, WIDE, ROW)
+    ((wider, more),) = asked
+    assert wider == [[[1, 1], [1, 1], [0, 0], [0, 0]]]
+    assert more == [[0.5, 0.25, -1.0, -1.0]]
+    assert found.dual.tolist() == [[1.0, 2.0 + 4.0 + 8.0]]

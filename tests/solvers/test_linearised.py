@@ -120,6 +120,25 @@ def test_whole_numbers_are_rounded_to_the_side_that_helps():
     assert found.x.tolist() == [[3.0], [4.0]]
 
 
+def test_points_are_shifted_further_where_half_a_step_does_not_help():
+    """The line is met at 2, but only 3 is accepted: rounding alone would stay at 2."""
+    center = torch.tensor([[0.0]], dtype=torch.float64)
+
+    def line(x, rows):
+        return x - 2, torch.ones(len(x), 1, 1, dtype=x.dtype)
+
+    def accept(x, rows):
+        return x.round(), x.round()[:, 0] >= 3
+
+    one = torch.ones(1, dtype=torch.float64)
+    found = linearised_search(
+        demands(line, center, accept=accept, grid=one), center, steps=20, radius=9.0
+    )
+    assert found.x.tolist() == [[3.0]]
+    plain = demands(line, center, accept=accept)
+    assert not linearised_search(plain, center, steps=20, radius=9.0).ok.any()
+
+
 def test_no_rows_and_no_budget():
     empty = linearised_search(demands(Ball(), CENTER[:0]), CENTER[:0], steps=5, radius=1.0)
     assert len(empty.x) == 0

@@ -91,3 +91,47 @@ def test_rows_that_are_the_row_itself_or_lie_at_one_place_count_once():
     assert one.row.tolist() == [[1]]  # of equal distances the earlier
     none = pool.nearest(rows[:1], torch.tensor([5]))
     assert none.row.tolist() == [[-1]]
+
+
+def test_constraints_that_share_features_are_one_group():
+    from cel.search.pool_floor import _components
+    from cel.space import LinearRelation
+
+    a, b, c, d = (
+        LinearRelation.of(dict.fromkeys(names, 1.0)) for names in ("pq", "rs", "tu", "qr")
+    )
+    told = [sorted(sorted(r.features) for r in group) for group in _components((a, b, c, d))]
+    assert told == [[["t", "u"]], [["p", "q"], ["q", "r"], ["r", "s"]]]
+    e = LinearRelation.of({"s": 1.0, "t": 1.0})
+    assert len(_components((a, b, c, d, e))) == 1
+    assert _components(()) == []
+
+
+def test_clipped_values_beside_the_grid_are_loose():
+    from cel.search.pool_floor import Gauge, _box, _clipped, _loose
+
+    space = FeatureSpace(
+        (Feature(name="n", kind="integer", columns=(0,), lower=0.0, upper=7.0, step=2.0),)
+    )
+    rows = torch.tensor([[0.0], [4.0], [8.0]])
+    gauge = Gauge.of(space, rows, scale=torch.ones(1), square=False)
+    part = gauge.part(rows, torch.arange(3))
+    region = space.region(torch.tensor([[2.0], [4.0]]))
+    (f,) = space
+    assert _box(part, None, 0, 0) == ()
+    low, high = _box(part, region, 0, 0)
+    assert (low.flatten().tolist(), high.flatten().tolist()) == ([0, 0], [7, 7])
+    assert _clipped(part, region, 0, 0).tolist() == [[0, 4, 7], [0, 4, 7]]
+    assert _loose(f, part, region, 0).tolist() == [[False, False, True]] * 2
+    even = FeatureSpace((Feature(name="n", kind="integer", columns=(0,), lower=0.0, upper=6.0,
+                                 step=2.0),))  # fmt: skip
+    assert _loose(even.features[0], part, even.region(torch.tensor([[2.0]])), 0) is None
+    whole = FeatureSpace((Feature(name="n", kind="integer", columns=(0,), lower=0.0, upper=8.0,
+                                  step=2.0),))  # fmt: skip
+    inside = whole.region(torch.tensor([[2.0]]))
+    assert _box(part, inside, 0, 0) == ()
+    assert _loose(whole.features[0], part, inside, 0) is None
+    up = FeatureSpace((Feature(name="n", kind="integer", columns=(0,), lower=0.0, upper=8.0,
+                               step=2.0, direction="up"),))  # fmt: skip
+    odd = up.region(torch.tensor([[1.0], [3.0]]))
+    assert _loose(up.features[0], part, odd, 0).tolist() == [[True, False, False]] * 2
