@@ -303,7 +303,7 @@ def test_blocks_and_cells_are_in_the_order_of_the_suite():
     ]  # fmt: skip
     assert [b.task for b in found.blocks] == [Task.CLASSIFICATION] * 4 + [Task.REGRESSION] * 2
     assert [c.label for c in found.blocks[1].cells] == [
-        "wine/2/mlp/dense", "wine/2/mlp/near", "wine/2/mlp/rules",
+        "wine/2/mlp/dense", "wine/2/mlp/near", "wine/2/mlp/rules", "wine/2/mlp/codes",
     ]  # fmt: skip
     able = [m.label for m in suite.methods if Task.REGRESSION in method_facts(m.method).tasks]
     assert [c.method.label for c in found.blocks[-1].cells] == able
