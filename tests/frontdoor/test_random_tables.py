@@ -100,6 +100,11 @@ class Scored:
             total += self.weight[c] * part
         return total
 
+    drawn = ""
+
+    def __repr__(self):
+        return f"Scored({self.drawn})"
+
     def __call__(self, frame):
         away = self.score(frame) - self.edge
         if self.soft:
@@ -266,11 +271,13 @@ CHEAP += ["ordered"]
 @st.composite
 def calls(draw):
     """Draw a small table, keywords, a wish and a method that costs little."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
     kinds = draw(st.lists(st.sampled_from(CHEAP), min_size=2, max_size=4))
     frame = pd.DataFrame({f"c{i} {k}": KINDS[k](rng) for i, k in enumerate(kinds)}).head(24)
     labels = WISHES[draw(st.sampled_from(sorted(WISHES)))]
     model = Scored(frame, rng, labels, soft=True)
+    model.drawn = f"seed {seed}, {kinds}, {labels}"
     space = infer_space(frame)
     numbers = [f.name for f in space if f.kind in ("continuous", "integer")]
     words = [f.name for f in space if f.kind == "categorical"]

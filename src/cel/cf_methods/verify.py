@@ -112,15 +112,17 @@ def _verified(
     else:
         y = np.full(n, -1, dtype=np.int64)
     out = np.full_like(x, np.nan)
+    tried = ~np.isnan(x).any(1)
 
     def judge(points: np.ndarray, rows: np.ndarray) -> None:
-        """Take over points (m, d) that are answers, and those of rows that have none yet."""
+        """Take over points (m, d) that are answers, and the first failed one of a candidate."""
         codes, outcome, ok = _judged(points, rows, prepared, view)
-        here = (ok | np.isnan(out[rows]).any(1)) & ~np.isnan(codes).any(1)
+        failed = np.isnan(out[rows]).any(1) & tried[rows]
+        here = (ok | failed) & ~np.isnan(codes).any(1)
         out[rows[here]], y[rows[here]] = codes[here], outcome[here]
         valid[rows] |= ok
 
-    have = np.flatnonzero(~np.isnan(x).any(1))
+    have = np.flatnonzero(tried)
     if len(have):
         judge(x[have], have)
     if prepared.given is None and not prepared.starts.moved.any():

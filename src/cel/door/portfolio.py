@@ -13,20 +13,20 @@ from torch import Tensor
 from cel.cf_methods.base import Options
 from cel.cf_methods.local_methods.auto import Auto
 from cel.cf_methods.local_methods.auto.auto import PER_CHANGE
-from cel.cf_methods.local_methods.auto.plans import Wish, kind_of
+from cel.cf_methods.local_methods.auto.plans import Kind, Stage, Wish, kind_of
 from cel.cf_methods.local_methods.dice import DiCE, DiCEIntervals
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.door.single_changes import single_moves
 from cel.errors import BudgetExceeded
 from cel.preprocessing import GivenRows
-from cel.preprocessing.imputer import FLAG
 from cel.protocols import Proof, Task
-from cel.search import Budget, bisect_to_boundary
-from cel.search.beam import BeamFound, SingleMoves, few_changes
+from cel.search import Budget
+from cel.search.beam import BeamFound, few_changes
+from cel.search.boundary import narrow_to_boundary
 from cel.space import FeatureSpace
 
-__all__ = ["Efforts", "Portfolio", "single_moves"]
+__all__ = ["Efforts", "Portfolio"]
 
-VALUES = 8  # of a number that single moves go to
 EXACT = ("actionable", "cells", "exact_tree", "exact_relu")  # whose answers need no second look
 DEAR = 2.0  # times the least weight: columns that are left alone if that is possible
 NEAR_TO_FIRST = 1e-6  # of the cost: what counts as dearer than the first answer
@@ -78,9 +78,33 @@ class Portfolio(Auto):
         super().__init__(model, want=want, gen_model=gen_model, **options)
         self.n, self.dummies = n, dummies
 
+    def plan(self) -> tuple[Stage, ...]:
+        """Return the stages of `auto`, fitted to what comes before and after them.
+
+        Rows that `cells` leaves open get an answer or a proof. Of a black box few changes are
+        tried first, so that every stage sees only what is left.
+        """
+        out: list[Stage] = []
+        for stage in super().plan():
+            if stage.every and self._kind == "black_box":
+                continue
+            exact = stage.method == "actionable"  # for the cost of `auto`, not distance alone
+            out.append(replace(stage, params={"beta": PER_CHANGE}) if exact else stage)
+            if stage.method == "cells":
+                out.append(Stage(method="exact_tree"))
+        return tuple(out)
+
     def _fit(self, train: TrainRows) -> None:
         super()._fit(train)
+        self.kind_: Kind | None = None
         self.moves_ = single_moves(self.space or self.space_, train.x, self.dummies)
+
+    @property
+    def _kind(self) -> Kind:
+        """What can be seen of the model; looked up once."""
+        if self.kind_ is None:
+            self.kind_ = kind_of(self._view(Budget()))
+        return self.kind_
 
     def _explain(self, query: Query) -> Answer:
         answer, source = self._first(query)
@@ -121,7 +145,7 @@ class Portfolio(Auto):
         """Return which searches answer, and why, in a sentence."""
         if self._view(Budget()).task is Task.REGRESSION:
             return "Predicted numbers: drawn changes, then few changes at a time."
-        kind = kind_of(self._view(Budget()))
+        kind = self._kind
         stages = ", ".join(dict.fromkeys(s.method for s in self.plan()))
         why = {
             "linear": "The model is linear, so an exact search comes first",
@@ -129,26 +153,58 @@ class Portfolio(Auto):
             "differentiable": "The model has gradients, which lead the way",
             "black_box": "Nothing but predictions can be seen of the model",
         }[kind]
+        if kind == "black_box":
+            return f"{why}: few changes at a time, then {stages}."
         return f"{why}: {stages}, then few changes at a time."
 
     # -- one answer --------------------------------------------------------------------------
 
     def _first(self, query: Query) -> tuple[Answer, list[str | None]]:
         """Return the cheapest answers, and where they are from."""
+        plain = query.model.task is Task.CLASSIFICATION and not self._weighted(query.region.space)
+        if plain and self._kind == "black_box":
+            return self._few_changes_first(query)
         answer = self._stages(query)
-        told = (answer.row_logs or {}).get("source", [None] * len(query))
-        source = [s if s is None else str(s) for s in told]
+        source = _sources(answer, len(query))
         rows = self._second_look(query, answer, source)
         if not len(rows):
             return answer, source
-        depth, width = self._effort(query)
-        x, cost = answer.x.clone(), self._cost(query)
-        try:
-            on = self._weighted(query.region.space)  # what was accepted first may be dear
-            found = self._beam(query, rows, depth=depth, width=width, onwards=on)
-            new, at = self._finished(query, found)
-        except BudgetExceeded:
+        new, at = self._few(query, rows, self._effort(query))
+        return self._taken(query, answer, source, new, at)
+
+    def _few_changes_first(self, query: Query) -> tuple[Answer, list[str | None]]:
+        """Ask a black box about few changes, with few calls, and the stages for what is left."""
+        x = torch.full_like(query.x, torch.nan)
+        nothing: list[str | None] = [None] * len(query)
+        new, at = self._few(query, query.rows(), self._effort(query))
+        answer, source = self._taken(query, Answer(x=x), nothing, new, at)
+        rows = answer.x.isnan().any(1).nonzero()[:, 0]
+        if not len(rows) or query.budget.expired:
             return answer, source
+        rest = self._stages(query.select(rows))
+        x = answer.x.clone()
+        x[rows] = rest.x
+        none = torch.zeros(len(query), dtype=torch.bool, device=x.device)
+        if rest.infeasible is not None:
+            none[rows] = rest.infeasible.to(none.device)
+        for row, name in zip(rows.tolist(), _sources(rest, len(rows)), strict=True):
+            source[row] = name
+        return Answer(x=x, infeasible=none, logs=rest.logs), source
+
+    def _few(self, query: Query, rows: Tensor, effort: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Return accepted points (a, d) of few changes and their rows (a,)."""
+        on = self._weighted(query.region.space)  # what was accepted first may be dear
+        try:
+            found = self._beam(query, rows, depth=effort[0], width=effort[1], onwards=on)
+            return self._finished(query, found)
+        except BudgetExceeded:
+            return query.x[:0], rows[:0]
+
+    def _taken(
+        self, query: Query, answer: Answer, source: list[str | None], new: Tensor, at: Tensor
+    ) -> tuple[Answer, list[str | None]]:
+        """Put new points (a, d) of rows (a,) where they are cheaper than what there is."""
+        x, cost = answer.x.clone(), self._cost(query)
         held = ~x.isnan().any(1)
         old = torch.full_like(x[:, 0], torch.inf)
         old[held] = cost(x[held], query.rows()[held])
@@ -234,7 +290,7 @@ class Portfolio(Auto):
         limit = query.region.space.limit
         if self._weighted(query.region.space) or limit is not None:
             return min(4, 4 if limit is None else limit.most), 6
-        return 2, 4
+        return (3, 4) if self._kind == "black_box" else (2, 4)
 
     @staticmethod
     def _weighted(space: FeatureSpace) -> bool:
@@ -260,10 +316,8 @@ class Portfolio(Auto):
         if not len(found.row):
             return found.x, found.row
         part = query.select(found.row)
-        ok = torch.ones(len(found.row), dtype=torch.bool, device=found.x.device)
         numeric = query.region.layout.numeric
-        x = bisect_to_boundary(part.x, found.x, ok, part.accept, slide=numeric, steps=12)
-        return x, found.row
+        return narrow_to_boundary(part.x, found.x, part.accept, slide=numeric), found.row
 
     # -- several -----------------------------------------------------------------------------
 
@@ -306,61 +360,9 @@ class Portfolio(Auto):
         return cost
 
 
-def single_moves(
-    space: FeatureSpace, train: Tensor, dummies: tuple[tuple[str, ...], ...] = ()
-) -> SingleMoves:
-    """Return what a row can change: every column to some usual values, or to each category.
-
-    A number behind a gap is set together with the flag of the gap; dummies of a group together.
-    """
-    units = space.change_units
-    values, columns, unit = [], [], []
-
-    def add(at: list[int], what: list[float], number: int) -> None:
-        row, mask = torch.zeros(space.width), torch.zeros(space.width, dtype=torch.bool)
-        row[at], mask[at] = torch.tensor(what, dtype=row.dtype), True
-        values.append(row)
-        columns.append(mask)
-        unit.append(number)
-
-    together = {name for group in dummies for name in group}
-    for i, f in enumerate(space):
-        own = f.name.removesuffix(FLAG)
-        if not f.mutable or f.name in together or (own != f.name and own in space.names):
-            continue
-        if f.one_hot:
-            for k, open_ in enumerate(f.allowed_mask):
-                if open_:
-                    one = [float(j == k) for j in range(len(f.columns))]
-                    add(list(f.columns), one, int(units[i]))
-            continue
-        flag = space[f.name + FLAG] if f.name + FLAG in space.names else None
-        also, filled = ([], []) if flag is None else (list(flag.columns), [1.0, 0.0])
-        for value in _usual(train[:, f.columns[0]], f.lower, f.upper):
-            add([f.columns[0], *also], [value, *filled], int(units[i]))
-    for group in dummies:
-        at = [space[name].columns[0] for name in group]
-        low, high = [space[g].lower for g in group], [space[g].upper for g in group]
-        for k in range(len(group)):
-            one = [high[j] if j == k else low[j] for j in range(len(group))]
-            add(at, one, int(units[space.names.index(group[0])]))
-    if not values:
-        empty = torch.zeros(0, space.width)
-        return SingleMoves(empty, empty.bool(), torch.zeros(0, dtype=torch.long))
-    move = SingleMoves(torch.stack(values), torch.stack(columns), torch.tensor(unit))
-    return SingleMoves(
-        move.value.to(train), move.columns.to(train.device), move.unit.to(train.device)
-    )
-
-
-def _usual(column: Tensor, lower: float, upper: float) -> list[float]:
-    """Return some values of a column that lie inside its bounds, and the bounds."""
-    known = torch.unique(column[column.isfinite()])
-    known = known[(known >= lower) & (known <= upper)]
-    if len(known) > VALUES:
-        known = known[torch.linspace(0, len(known) - 1, VALUES).round().long()]
-    ends = [v for v in (lower, upper) if np.isfinite(v)]
-    return sorted({*known.tolist(), *ends})
+def _sources(answer: Answer, n: int) -> list[str | None]:
+    told = (answer.row_logs or {}).get("source", [None] * n)
+    return [s if s is None else str(s) for s in told]
 
 
 def _choose(query: Query, sets: Tensor, points: Tensor, at: Tensor, cost: Any) -> None:

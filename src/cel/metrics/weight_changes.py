@@ -93,10 +93,11 @@ def linear_layers(model: object, x: Tensor) -> Layers:
 
 def _declared(model: object) -> Layers:
     """The one layer of a model that says it is linear."""
-    parts = getattr(model, "linear_", None)
-    if not callable(parts):
+    read = getattr(model, "linear_", None)
+    parts = read() if callable(read) else None
+    if parts is None:
         return []
-    weight, bias = parts()
+    weight, bias = parts
     return [(weight.detach().double().cpu(), bias.detach().double().cpu())]
 
 

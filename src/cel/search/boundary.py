@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["bisect_to_boundary"]
+__all__ = ["bisect_to_boundary", "narrow_to_boundary"]
 
 Test = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, d), row numbers (a,)) -> (points as they will be seen, accepted)."""
@@ -50,3 +50,46 @@ def bisect_to_boundary(
     out = x.clone()
     out[rows] = best
     return out
+
+
+def narrow_to_boundary(
+    origin: Tensor,
+    x: Tensor,
+    accept: Test,
+    *,
+    slide: Tensor,
+    parts: int = 8,
+    rounds: int = 3,
+) -> Tensor:
+    """Move accepted points towards their origin, with few questions about many points each.
+
+    Each round cuts the segment that is left into parts and goes on with the one that ends at the
+    first accepted cut: 1 / 512 of the way is left after three calls, where halving needs nine.
+
+    Args:
+        origin: (n, d) where the points come from.
+        x: (n, d) accepted points.
+        accept: acceptance test.
+        slide: (d,) bool columns that move; the others are held at `x`.
+        parts: pieces of a segment in each round.
+        rounds: how often it is cut.
+
+    Returns:
+        (n, d) accepted points, never farther from the origin than `x` along the segment.
+    """
+    n, d = x.shape
+    start, best = torch.where(slide, origin, x), x.clone()
+    low, width = torch.zeros_like(x[:, :1]), 1.0
+    cuts = torch.arange(1, parts, device=x.device).to(x) / parts
+    rows = torch.arange(n, device=x.device).repeat_interleave(parts - 1)
+    for _ in range(rounds):
+        share = low + width * cuts  # (n, parts - 1)
+        points = start[:, None] + share[..., None] * (x - start)[:, None]
+        seen, good = accept(points.reshape(-1, d), rows)
+        seen, good = seen.reshape(points.shape), good.reshape(share.shape)
+        some = good.any(1)
+        first = torch.where(some, good.to(torch.uint8).argmax(1), parts - 1)
+        best[some] = seen[some, first[some]]
+        width /= parts
+        low = low + width * first[:, None]
+    return best

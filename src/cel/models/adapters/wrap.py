@@ -139,6 +139,7 @@ class WrappedModel(Encoded):
         self.classes_, self._classes = classes.labels, classes
         self.hard = call.output == "labels"
         self._trees: list[Any] = []  # shared by copies that decode in another way
+        self._affine: list[Any] = []  # the same
         self.n_features_in_ = encoding.width
         self.n_outputs_ = len(self.classes_) or (self.target_.n_outputs if self.target_ else None)
         self._filler = filler
@@ -228,6 +229,17 @@ class WrappedModel(Encoded):
 
             self._trees.append(tree_view(self))
         return self._trees[0]
+
+    def linear_(self) -> tuple[Tensor, Tensor] | None:
+        """Return W (K, d) and b (K,) of a linear model over encoded rows, read once; else None."""
+        if not self._affine:
+            from cel.models.adapters.affine_weights import affine_weights
+
+            plain = copy(self)
+            plain._decode = plain._decoded
+            self._affine.append(affine_weights(plain))
+        parts: tuple[Tensor, Tensor] | None = self._affine[0]
+        return parts
 
     def soft_trees_(self) -> Any:
         """Return a differentiable copy of the trees, `cel.models.trees.soft_trees.SoftTrees`."""
