@@ -199,7 +199,8 @@ def kinds(train, y):
         (OneHotEncoder(handle_unknown="ignore"), [n for n in words(train) if n != "education"]),
         remainder=StandardScaler(),
     )
-    ranks = make_column_transformer((OrdinalEncoder(), words), remainder="passthrough")
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    ranks = make_column_transformer((codes, words), remainder="passthrough")
     hidden = make_pipeline(
         one_hot, MLPClassifier((32,), max_iter=300, early_stopping=True, random_state=0)
     ).fit(train, y)

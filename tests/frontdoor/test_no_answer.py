@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import cel
+from cel.display.words import percent
 from cel.result import ExplanationResult
 
 
@@ -113,3 +114,32 @@ def test_answered_rows_and_files(loans, tmp_path):
     told = ExplanationResult.from_parquet(tmp_path / "r.parquet").diagnosis()
     assert list(told.status) == ["infeasible"] * 4
     assert told.proved.all()
+
+
+def test_every_no_has_its_reason_on_the_page_and_in_the_terminal(loans, tmp_path, capsys):
+    frame, model = loans
+    rows = frame[~model.predict(frame) & (frame.income < 50) & (frame.debt > 25)].head(3)
+    rules = {"immutable": ["debt", "age"], "ranges": {"income": (0, 50)}}
+    result = cel.explain(model, rows, background=frame, target=True, **rules)
+    assert "result.diagnosis()" in result._repr_html_()  # nothing is searched unasked
+    assert "_diagnosis" not in vars(result)
+    page = result.save_html(tmp_path / "page.html").read_text(encoding="utf8")
+    result.show()
+    said = capsys.readouterr().out
+    for line in result.diagnosis().itertuples():
+        reached = percent(line.best_prediction)
+        for text in (page, said, result._repr_html_()):
+            text = text.replace("-&gt;", "->")
+            assert f"What keeps it from an answer: {line.blocked_by}." in text
+            assert f"({line.relax}), there would be an answer: {line.how_far}." in text
+            assert f"{line.best_effort} (probability of True: {reached})" in text
+
+
+def test_rows_that_are_answered_are_searched_once(loans, tmp_path, monkeypatch):
+    frame, model = loans
+    rows = frame[~model.predict(frame)].head(3)
+    result = cel.explain(model, rows, background=frame, target=True)
+    assert result.found.all()
+    result.show()
+    result.save_html(tmp_path / "page.html")
+    assert "_diagnosis" not in vars(result)

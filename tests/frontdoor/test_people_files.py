@@ -266,3 +266,32 @@ def test_tables_that_are_none(tmp_path):
         next(table_chunks(tmp_path / "x.parquet"))
     with pytest.raises(DataError, match="expected tables"):
         next(table_chunks([1]))
+
+
+def test_constraints_in_a_file_bind_and_wrong_ones_are_named(run, place):
+    root, _, refused = place
+    (root / "rules.yaml").write_text(
+        "immutable: [age, job]\nincreasing: [income]\nranges:\n  debt: [0, null]\nmax_changes: 2\n"
+    )
+    call = [*PICKLE, "--data", "rows.csv", "--out", "bound.csv"]
+    code, said = run(*call, "--constraints", "rules.yaml")
+    assert code == 0, said
+    out = pd.read_csv(root / "bound.csv")
+    found = out[out.cel_status == "found"]
+    before = refused.set_index("person").loc[found.cel_row]
+    assert len(found) > 20
+    for name in ("age", "job"):
+        assert (found[name].to_numpy() == before[name].to_numpy()).all()
+    assert (found.income.to_numpy() >= before.income.to_numpy()).all()
+    assert (found.debt >= 0).all()
+    moved = sum((found[n].to_numpy() != before[n].to_numpy()) for n in ("income", "debt"))
+    assert moved.max() <= 2
+    assert (moved == 2).any() or (found.debt.to_numpy() != before.debt.to_numpy()).any()
+    (root / "wrong.yaml").write_text("immutable: [agee]\n")
+    code, said = run(*call, "--constraints", "wrong.yaml")
+    assert code != 0
+    assert "agee" in said
+    assert "age" in said.replace("agee", "")
+    code, said = run(*call, "--constraints", "nowhere.yaml")
+    assert code != 0
+    assert "nowhere.yaml" in said

@@ -370,6 +370,17 @@ def check_call(case, **more):
     assert moved == told
 
 
+def test_what_is_judged_is_what_comes_back():
+    """Digits of huge numbers and a relation: writing an answer a second time made it another."""
+    rng = np.random.default_rng(4)
+    kinds = ["bool", "large int", "Int64", "ordered"]
+    frame = pd.DataFrame({f"c{i} {k}": KINDS[k](rng) for i, k in enumerate(kinds)}).head(24)
+    model = Scored(frame, rng, (False, True), soft=True)
+    rules = {"immutable": ["c0 bool"], "relations": ["`c1 large int` <= `c2 Int64` + 1.28"]}
+    rows = frame[model(frame) < 0.4].head(4)
+    check_call((frame, model, rows, rules, "plain", 0.4, "nearest"))
+
+
 UNSEEN = pytest.mark.filterwarnings("ignore:the model predicts")  # small tables may lack a class
 
 

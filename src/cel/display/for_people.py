@@ -23,6 +23,8 @@ class ForPeople:
     def show(self, rows: int = 10) -> None:
         """Show the first rows before and after: as a table in a notebook, as text elsewhere.
 
+        For rows without an answer it is told what keeps them from one, see `diagnosis`.
+
         Args:
             rows: how many rows are shown.
         """
@@ -34,6 +36,7 @@ class ForPeople:
         """Write one offline page about the rows: what changes, how likely, how usual.
 
         The page loads nothing and runs nothing; it is light or dark as the reader's system is.
+        For rows without an answer it says what keeps them from one, see `diagnosis`.
 
         Args:
             path: the file, written completely or not at all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from cel.display.comparison_facts import Facts
 from cel.display.sentences import row_sentence
 from cel.display.terminal import first_rows
+from cel.display.why_not import HINT, why_not
 from cel.display.words import cell, cell_pair, percent_pair, row_name
 from cel.text import html
 
@@ -31,20 +33,26 @@ STYLE = """
 """
 
 
-def notebook_html(result: ExplanationResult, rows: int = 10) -> str:
-    """Return the first rows of a result as HTML; everything from tables is escaped."""
+def notebook_html(result: ExplanationResult, rows: int = 10, *, search: bool = False) -> str:
+    """Return the first rows of a result as HTML; everything from tables is escaped.
+
+    With `search` it is found out why rows have no answer, otherwise said if it is known.
+    """
     facts = first_rows(result, rows)
     more = len(result) - len(facts)
+    why = why_not(result, facts, search=search)
+    unanswered = bool(result.unanswered[facts.rows].any()) and not why
     parts = [
         f"<style>{STYLE}</style>",
         f"<p>{html(repr(result))}</p>",
-        before_after(facts),
+        before_after(facts, why),
+        f"<p>{html(HINT)}</p>" if unanswered else "",
         f"<p>... and {more} more rows: show(rows=...)</p>" if more > 0 else "",
     ]
     return f'<div class="cel-result">{"".join(parts)}</div>'
 
 
-def before_after(facts: Facts) -> str:
+def before_after(facts: Facts, why: Mapping[int, Sequence[str]] | None = None) -> str:
     """Return a table with two lines per answered row and one sentence for each other row."""
     shown = _columns(facts)
     chances = facts.chances is not None
@@ -57,6 +65,7 @@ def before_after(facts: Facts) -> str:
             lines.append(_two_lines(facts, k, shown))
             continue
         told = html(row_sentence(facts, k, named=False))
+        told += "".join(f"<br>{html(w)}" for w in (why or {}).get(k, []))
         lines.append(
             f'<tr class="cel-before"><th class="cel-row">{html(row_name(facts.labels[k]))}</th>'
             f'<td class="cel-told" colspan="{len(heads) - 1}">{told}</td></tr>'

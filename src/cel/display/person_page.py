@@ -12,6 +12,7 @@ from cel.display.comparison_facts import Facts
 from cel.display.offline import simple_page, write_page
 from cel.display.sentences import row_sentence
 from cel.display.strips import StripMaker
+from cel.display.why_not import why_not
 from cel.display.words import cell, cell_pair, percent, percent_pair, row_name
 from cel.errors import ConfigError
 from cel.text import html
@@ -49,7 +50,8 @@ def person_page(result: ExplanationResult, *, title: str | None = None, most: in
     shown = Facts.of(result, np.arange(min(most, len(result))))
     strips = StripMaker(shown)
     body.append(_legend(shown))
-    body += [_card(shown, k, strips) for k in range(len(shown))]
+    why = why_not(result, shown, search=True)
+    body += [_card(shown, k, strips, why.get(k, [])) for k in range(len(shown))]
     if len(result) > len(shown):
         body.append(f"<p>{len(result) - len(shown):,} more rows are counted above, not shown.</p>")
     return simple_page(title, "\n".join(body))
@@ -125,12 +127,14 @@ def _legend(facts: Facts) -> str:
     )
 
 
-def _card(facts: Facts, row: int, strips: StripMaker) -> str:
+def _card(facts: Facts, row: int, strips: StripMaker, why: Sequence[str]) -> str:
     label = html(row_name(facts.labels[row]))
     told = html(row_sentence(facts, row, named=False))
     status = str(facts.status[row])
     head = f'<h2>{label} <span class="status {status}">{_STATUS[status]}</span></h2>'
     parts = [head, f"<p>{told}</p>"]
+    if why:
+        parts.append(f'<ul class="why">{"".join(f"<li>{html(w)}</li>" for w in why)}</ul>')
     if facts.has_answer[row]:
         parts += [_chance(facts, row), _changes(facts, row, strips)]
     return f'<section class="card">{"".join(parts)}{_rest(facts, row)}</section>'

@@ -9,6 +9,7 @@ import numpy as np
 
 from cel.display.comparison_facts import Facts
 from cel.display.sentences import row_sentence
+from cel.display.why_not import why_not
 from cel.display.words import cell, cell_pair, percent_pair, row_name
 from cel.errors import ConfigError
 from cel.text import visible
@@ -26,11 +27,14 @@ def show(result: ExplanationResult, rows: int = 10) -> None:
     first_rows(result, rows)
     display = _notebook_display()
     if display is None:
-        sys.stdout.write(terminal_text(result, rows))
+        sys.stdout.write(terminal_text(result, rows, search=True))
         return
     from cel.display.notebook import notebook_html
 
-    display({"text/html": notebook_html(result, rows), "text/plain": repr(result)}, raw=True)
+    display(
+        {"text/html": notebook_html(result, rows, search=True), "text/plain": repr(result)},
+        raw=True,
+    )
 
 
 def first_rows(result: ExplanationResult, rows: int) -> Facts:
@@ -40,12 +44,17 @@ def first_rows(result: ExplanationResult, rows: int) -> Facts:
     return Facts.of(result, np.arange(min(int(rows), len(result))))
 
 
-def terminal_text(result: ExplanationResult, rows: int = 10) -> str:
-    """Return the first rows of a result as text: what changes, how likely, how usual."""
+def terminal_text(result: ExplanationResult, rows: int = 10, *, search: bool = False) -> str:
+    """Return the first rows of a result as text: what changes, how likely, how usual.
+
+    With `search` it is found out why rows have no answer, otherwise said if it is known.
+    """
     facts = first_rows(result, rows)
+    why = why_not(result, facts, search=search)
     lines = [visible(repr(result)), ""]
     for k in range(len(facts)):
-        lines += _row(facts, k) if facts.has_answer[k] else [row_sentence(facts, k), ""]
+        told = [row_sentence(facts, k), *(f"  {w}" for w in why.get(k, [])), ""]
+        lines += _row(facts, k) if facts.has_answer[k] else told
     if len(result) > len(facts):
         lines += [f"... and {len(result) - len(facts)} more rows: show(rows=...)", ""]
     return "\n".join(lines)

@@ -110,10 +110,13 @@ class GivenRows:
             rows: (m,) the rows that they answer; numbers may repeat.
         """
         frame, moved = self._write(x, rows)
-        codes = self._codes(frame, moved, rows)
-        again, still = self._write(codes, rows)
-        same = np.array_equal(moved, still)
-        return again, codes if same else self._codes(again, still, rows)
+        for _ in range(TURNS):
+            codes = self._codes(frame, moved, rows)
+            before = moved
+            frame, moved = self._write(codes, rows)  # what `written` gives back for the codes
+            if np.array_equal(before, moved):
+                break
+        return frame, codes
 
     def written(self, x: np.ndarray, rows: np.ndarray) -> pd.DataFrame:
         """Return the rows with the changes of the codes that `answers` gave."""

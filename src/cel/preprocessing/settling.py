@@ -163,7 +163,10 @@ def keep_relations(
     """Nudge changed numbers of broken relations one step to the safe side; tell whether any."""
     nudged = False
     for relation in relations:
-        after = {n: values.get(n, before[n]) for n in relation.relation.features}
+        after = {
+            n: _after(before[n], values.get(n), moved[:, raw.names.index(n)])
+            for n in relation.relation.features
+        }
         broken = relation.broken(before, after)
         if not broken.any():
             continue
@@ -180,6 +183,12 @@ def keep_relations(
             values[name] = np.where(at, np.clip(stepped, low, high), values[name])
             nudged = True
     return nudged
+
+
+def _after(before: pd.Series, values: Any, moved: np.ndarray) -> np.ndarray:
+    """(m,) new numbers where a cell moved; elsewhere the owner's, whatever was decoded."""
+    old = _old(before)
+    return old if values is None else np.where(moved, _old(pd.Series(values)), old)
 
 
 def _old(values: pd.Series) -> np.ndarray:

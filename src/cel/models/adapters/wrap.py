@@ -322,12 +322,23 @@ class WrappedModule(WrappedModel):
         out: Tensor = self._frozen.as_dtype(x.dtype)(x.to(home.device))
         out = out.flatten(1) if out.dim() > 1 else out[:, None]
         if self.task is Task.REGRESSION:
-            return out
+            low, width = self._range(out)
+            return (out - low) / width
         if self._call.output == "proba":
             both = out if out.shape[1] > 1 else torch.cat([1 - out, out], 1)
             return both.clamp(min=torch.finfo(out.dtype).tiny).log()[:, self._inverse]
         both = out if out.shape[1] > 1 else torch.cat([-out / 2, out / 2], 1)
         return both[:, self._inverse]
+
+    def _range(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what a value is measured from and in: (0, 1) unless it is in its owner's units.
+
+        A module over encoded rows gives values in units of the training range already.
+        """
+        if self._units is None or self.target_ is None or not self.target_.lower:
+            return torch.zeros(1).to(like), torch.ones(1).to(like)
+        low, high = (torch.tensor(v).to(like) for v in (self.target_.lower, self.target_.upper))
+        return low, torch.where(high > low, high - low, torch.ones_like(low))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (n, K)."""
@@ -336,7 +347,7 @@ class WrappedModule(WrappedModel):
         return np.asarray(self._apply(X).softmax(1).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return labels (n,), or values (n, m) as the module gives them."""
+        """Return labels (n,), or values (n, m) in units of the target's training range."""
         if self.task is Task.CLASSIFICATION:
             return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
         return np.asarray(self._apply(X).cpu().numpy())
@@ -363,6 +374,10 @@ class WrappedModule(WrappedModel):
             if len(bias) == 1:
                 weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
             layers[-1] = weight[self._inverse], bias[self._inverse]
+        else:
+            weight, bias = layers[-1]
+            low, width = self._range(bias)
+            layers[-1] = weight / width[:, None], (bias - low) / width
         return ReluView(tuple(layers)).check(self.logits, who)
 
     @property
