@@ -215,3 +215,13 @@ def test_a_black_box_is_asked_few_times(loans):
     assert result.found.all()
     assert len(calls) <= 10
     assert (inner.predict(result.to_frame()) == "yes").all()
+
+
+def test_no_points_of_trees_with_many_leaves(loans):
+    frame, y = loans
+    forest = RandomForestClassifier(3, max_leaf_nodes=100, min_samples_leaf=1, random_state=0)
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame({"a": rng.random(2000), "b": rng.random(2000)})
+    bits = cel.wrap(forest.fit(wide, rng.random(2000) < 0.5), wide).trees_().bits
+    assert bits.per_tree > 1
+    assert bits.find(bits.meet(np.zeros((0, 2), dtype=np.int64))).shape == (0, 3)

@@ -134,7 +134,8 @@ class LeafBits:
             low *= _SPREAD
             low >>= _TOP
             return np.asarray(low.view(np.int64) + first)
-        by_tree = words.reshape(*words.shape[:-1], -1, self.per_tree)
+        count = words.shape[-1] // self.per_tree  # named, since there may be no points at all
+        by_tree = words.reshape(*words.shape[:-1], count, self.per_tree)
         k = (by_tree != 0).argmax(-1)
         one = np.take_along_axis(by_tree, k[..., None], -1)[..., 0]
         low = one & (~one + np.uint64(1))
