@@ -217,8 +217,7 @@ def test_a_black_box_is_asked_few_times(loans):
     assert (inner.predict(result.to_frame()) == "yes").all()
 
 
-def test_no_points_of_trees_with_many_leaves(loans):
-    frame, y = loans
+def test_no_points_of_trees_with_many_leaves():
     forest = RandomForestClassifier(3, max_leaf_nodes=100, min_samples_leaf=1, random_state=0)
     rng = np.random.default_rng(0)
     wide = pd.DataFrame({"a": rng.random(2000), "b": rng.random(2000)})
