@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from cel.display.comparison_facts import Facts
 from cel.display.words import cell, percent
@@ -61,4 +61,5 @@ def _sentences(line: Mapping[Any, Any], wanted: str, task: Task) -> list[str]:
 
 
 def _known(value: object) -> bool:
-    return not (value is None or value == "" or (np.isscalar(value) and pd.isna(value)))
+    missing = isinstance(value, float) and math.isnan(value)
+    return not (value is None or value == "" or missing)
