@@ -16,7 +16,12 @@ from cel.models.adapters.frames import through_matrix
 from cel.protocols import Task
 from cel.space import Target
 
-__all__ = ["Call", "Classes", "column_names", "find_call", "known_classes", "known_task"]
+__all__ = [
+    "Call", "Classes", "check_probabilities", "column_names", "find_call", "known_classes",
+    "known_task", "two_columns",
+]  # fmt: skip
+
+PROBABILITY_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,3 +225,24 @@ def known_classes(model: Any, target: Target | None, classes: Sequence[Any] | No
 def _array(labels: list[Any]) -> np.ndarray:
     text = any(isinstance(c, str) for c in labels)
     return np.array(labels, dtype=object if text else None)
+
+
+def two_columns(scores: np.ndarray, output: str) -> np.ndarray:
+    """Give one number per row, the second of two classes, its counterpart."""
+    if scores.ndim == 2 and scores.shape[1] > 1:
+        return scores
+    second = scores.reshape(len(scores), 1)
+    first = 1 - second if output == "proba" else np.zeros_like(second)
+    return np.hstack([first, second])
+
+
+def check_probabilities(p: np.ndarray) -> None:
+    """Refuse what is no distribution over classes, (n, K)."""
+    if not np.isfinite(p).all():
+        raise DataError("the model gave a probability that is not a number")
+    off = np.abs(p.sum(1) - 1) > PROBABILITY_TOLERANCE
+    if (p < -PROBABILITY_TOLERANCE).any() or off.any():
+        raise DataError(
+            f"the model gave {p[off][0].tolist() if off.any() else p.min()}, no probabilities; "
+            "say output='logits' or output='labels'"
+        )

@@ -16,10 +16,12 @@ from cel.errors import ConfigError, DataError, UnsupportedError
 from cel.models.adapters.calls import (
     Call,
     Classes,
+    check_probabilities,
     column_names,
     find_call,
     known_classes,
     known_task,
+    two_columns,
 )
 from cel.models.adapters.context import find_context
 from cel.models.adapters.own_units import OwnUnits
@@ -34,7 +36,6 @@ from cel.space import FeatureSpace, Target
 __all__ = ["Output", "WrappedModel", "WrappedModule", "wrap"]
 
 Output = Literal["auto", "proba", "logits", "labels", "values"]
-PROBABILITY_TOLERANCE = 1e-3
 
 
 def wrap(
@@ -199,7 +200,7 @@ class WrappedModel(Encoded):
         answers = self._answers(X)
         if self.hard:
             return self._from_labels(answers)
-        scores = _two_columns(np.asarray(answers, dtype=np.float64), self._call.output)
+        scores = two_columns(np.asarray(answers, dtype=np.float64), self._call.output)
         if scores.shape[1] != len(self._classes.order):
             raise DataError(
                 f"{type(self.model).__name__} gave {scores.shape[1]} columns for "
@@ -208,7 +209,7 @@ class WrappedModel(Encoded):
         if self._call.output == "logits":
             scores = np.exp(scores - scores.max(1, keepdims=True))
             scores /= scores.sum(1, keepdims=True)
-        _check_probabilities(scores)
+        check_probabilities(scores)
         return self._ordered(scores)
 
     def score(self, X: Any, y: Any) -> float:
@@ -388,23 +389,3 @@ class WrappedModule(WrappedModel):
     def bound(self, decode: Callable[[Any], pd.DataFrame]) -> WrappedModel:
         """Return the module itself: points reach it by a smooth map, not by decoding."""
         return self
-
-
-def _two_columns(scores: np.ndarray, output: str) -> np.ndarray:
-    """Give one number per row, the second of two classes, its counterpart."""
-    if scores.ndim == 2 and scores.shape[1] > 1:
-        return scores
-    second = scores.reshape(len(scores), 1)
-    first = 1 - second if output == "proba" else np.zeros_like(second)
-    return np.hstack([first, second])
-
-
-def _check_probabilities(p: np.ndarray) -> None:
-    if not np.isfinite(p).all():
-        raise DataError("the model gave a probability that is not a number")
-    off = np.abs(p.sum(1) - 1) > PROBABILITY_TOLERANCE
-    if (p < -PROBABILITY_TOLERANCE).any() or off.any():
-        raise DataError(
-            f"the model gave {p[off][0].tolist() if off.any() else p.min()}, no probabilities; "
-            "say output='logits' or output='labels'"
-        )
