@@ -9,20 +9,24 @@ ones of many rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
-from cel.search.profiles import cell_ceilings, sums_at
+from cel.search.leaf_costs import Conditions, CostTable, expand
+from cel.search.leaf_duals import DualBounds, LeafLists, dual_bounds
+from cel.search.profiles import sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
-ROUNDS = 2  # times that cells are struck out before a box is split
+FIRST_STEPS = 60  # of the dual of a whole row
+STEPS = 12  # of the dual of a box
 _CHUNK = 2**20  # words at a time
+_POOL = 2**26  # leaves
 
 Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(points (R, A), rows (R,)) -> whether they keep the constraints between features, and whether
@@ -64,14 +68,13 @@ class BoxProblem:
         """(C,) axis of each cell."""
         return np.repeat(np.arange(len(self.offset) - 1), np.diff(self.offset))
 
-    def margin(self, cells: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tell which points (R, A) are certainly good, and which may be."""
-        good, maybe = np.ones(len(cells), dtype=bool), np.ones(len(cells), dtype=bool)
-        for q, (bits, table) in enumerate(zip(self.bits, self.tables, strict=True)):
-            form = sums_at(bits, table[None], cells)[:, 0] + self.const[rows, q]
-            good &= form >= 0
-            maybe &= form + self.slack[q] >= 0
-        return good, maybe
+    def forms(self, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the forms (R, Q) at points (R, A)."""
+        parts = [
+            sums_at(bits, table[None], cells)[:, 0]
+            for bits, table in zip(self.bits, self.tables, strict=True)
+        ]
+        return np.asarray(np.stack(parts, 1) + self.const[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +108,85 @@ def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.nda
     return out
 
 
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """Open boxes: packed cells (k, bytes), rows, floors, and their leaves in the pool."""
+
+    box: np.ndarray
+    row: np.ndarray
+    floor: np.ndarray
+    start: np.ndarray
+    count: np.ndarray
+
+    def select(self, which: np.ndarray | slice) -> _Nodes:
+        return _Nodes(
+            self.box[which], self.row[which], self.floor[which], self.start[which],
+            self.count[which],
+        )  # fmt: skip
+
+    @classmethod
+    def joined(cls, parts: list[_Nodes]) -> _Nodes:
+        return cls(
+            *(
+                np.concatenate([getattr(p, name) for p in parts])
+                for name in ("box", "row", "floor", "start", "count")
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Boxes:
+    """Boxes in work: cells (R, C), rows, floors, least price per axis (R, A), leaves."""
+
+    boxes: np.ndarray
+    rows: np.ndarray
+    floor: np.ndarray
+    least: np.ndarray
+    lists: LeafLists | None
+
+    def select(self, keep: np.ndarray) -> _Boxes:
+        lists = self.lists
+        if lists is not None and not keep.all():
+            lists = lists.only(keep)
+        return _Boxes(
+            self.boxes[keep], self.rows[keep], self.floor[keep], self.least[keep], lists
+        )
+
+
+class _LeafPool:
+    """Lists of leaves that boxes left to their parts; begins with the list of all leaves."""
+
+    def __init__(self, leaves: int) -> None:
+        self.leaves = leaves
+        self.data = np.arange(max(leaves, 1), dtype=np.int32)
+        self.size = leaves
+
+    def lists(self, start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return leaves and, for each, the number of its list."""
+        at, which = expand(start, count)
+        return self.data[at].astype(np.int64), which
+
+    def put(self, leaf: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keep lists one after the other; where the pool is full they stand for all leaves."""
+        if self.size + len(leaf) > _POOL:
+            return np.zeros_like(count), np.full_like(count, self.leaves)
+        if self.size + len(leaf) > len(self.data):
+            more = np.empty(max(len(self.data), len(leaf)), dtype=np.int32)
+            self.data = np.concatenate([self.data, more])
+        self.data[self.size : self.size + len(leaf)] = leaf
+        start = self.size + np.cumsum(count) - count
+        self.size += len(leaf)
+        return start, count
+
+
+def _renumber(
+    leaf: np.ndarray, box: np.ndarray, keep: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leaves of the boxes that a mask (R,) keeps, and their new numbers."""
+    mine = keep[box]
+    return leaf[mine], (np.cumsum(keep) - 1)[box[mine]]
+
+
 class _Search:
     """The open boxes of all rows."""
 
@@ -115,9 +197,19 @@ class _Search:
         self.begin = problem.offset[:-1]
         self.nodes = np.zeros(n, dtype=np.int64)
         self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
-        self.box = np.isfinite(problem.price)
-        self.row = np.arange(n)
-        self.floor = self._floors(self.box, self.row)
+        self.conditions = Conditions(problem.bits[0].boxes)
+        self.table = CostTable.of(self.conditions, problem.price)
+        self.value = np.stack(
+            [t[b.slot] for b, t in zip(problem.bits, problem.tables, strict=True)]
+        )  # (Q, L)
+        trees = problem.bits[0].trees
+        self.share = np.ones((n, trees, self.axes), dtype=np.float32)
+        self.lam = np.full(n, np.nan)
+        self.pool = _LeafPool(len(self.conditions.tree))
+        root = np.isfinite(problem.price)
+        rows = np.arange(n)
+        whole = np.zeros(n, dtype=np.int64), np.full(n, len(self.conditions.tree))
+        self.open = _Nodes(np.packbits(root, axis=1), rows, self._floors(root, rows), *whole)
 
     def _cheapest(self, boxes: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return price (R, C) with infinity outside the boxes, and its least value per axis."""
@@ -127,77 +219,110 @@ class _Search:
     def _floors(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self._cheapest(boxes, rows)[1].sum(1))
 
-    def take(self) -> tuple[np.ndarray, np.ndarray]:
+    def take(self) -> _Nodes:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
-        spent = self.nodes[self.row] >= self.limit
-        alive = (self.floor < self.best.cost[self.row] - TINY) & ~spent
-        keep = alive | spent
-        order = np.lexsort((self.floor, self.row))
-        order = order[keep[order]]
-        row = self.row[order]
+        nodes = self.open
+        spent = self.nodes[nodes.row] >= self.limit
+        alive = (nodes.floor < self.best.cost[nodes.row] - TINY) & ~spent
+        order = np.lexsort((nodes.floor, nodes.row))
+        order = order[(alive | spent)[order]]
+        row = nodes.row[order]
         first = np.flatnonzero(np.diff(row, prepend=-1))
         rank = np.arange(len(row)) - np.repeat(first, np.diff(np.append(first, len(row))))
-        taken = order[alive[order] & (rank < self.width)]
-        boxes, rows = self.box[taken], self.row[taken]
-        left = np.setdiff1d(order, taken, assume_unique=True)
-        self.box, self.row, self.floor = self.box[left], self.row[left], self.floor[left]
-        np.add.at(self.nodes, rows, 1)
-        return boxes, rows
+        mine = alive[order] & (rank < self.width)
+        self.open = nodes.select(order[~mine])
+        taken = nodes.select(order[mine])
+        np.add.at(self.nodes, taken.row, 1)
+        return taken
 
-    def put(self, boxes: np.ndarray, rows: np.ndarray) -> None:
-        """Open boxes that may still hold something cheaper."""
-        floor = self._floors(boxes, rows)
-        good = floor < self.best.cost[rows] - TINY
-        self.box = np.concatenate([self.box, boxes[good]])
-        self.row = np.concatenate([self.row, rows[good]])
-        self.floor = np.concatenate([self.floor, floor[good]])
+    def look(self, nodes: _Nodes, steps: int) -> Iterator[_Nodes]:
+        """Close boxes or split them; yield the parts that stay open."""
+        boxes = np.unpackbits(nodes.box, axis=1, count=len(self.owner)).astype(bool)
+        leaf, box = self.pool.lists(nodes.start, nodes.count)
+        state = _Boxes(boxes, nodes.row, nodes.floor, np.zeros((len(boxes), 0)), None)
+        for last in (False, True):
+            state = self._strike(state, leaf, box, hull=not last)
+            if not len(state.rows):
+                return
+            assert state.lists is not None
+            leaf, box = state.lists.leaf, state.lists.box
+        state, point, forms, lawful = self._close(state)
+        if len(state.rows):
+            yield from self._split(*self._bound(state, point, forms, lawful, steps))
 
-    def strike(
-        self, boxes: np.ndarray, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what is left of boxes, their rows, and the ceilings (R, C) of their cells."""
-        p = self.problem
-        for _ in range(ROUNDS):
-            price, least = self._cheapest(boxes, rows)
-            spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
-            boxes = price < spare[:, self.owner] - TINY
-            if p.strike is not None:
-                boxes = p.strike(boxes, rows)
-            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-            boxes, rows = boxes[some], rows[some]
-            if not len(rows):
-                break
-            before = boxes.sum()
-            high = np.full(boxes.shape, np.inf)
-            for q, (bits, table) in enumerate(zip(p.bits, p.tables, strict=True)):
-                _, cells = cell_ceilings(bits, table, bits.unions(boxes))
-                high = np.minimum(high, cells + (p.const[rows, q] + p.slack[q])[:, None])
-            boxes = boxes & (high >= 0)
-            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-            boxes, rows, high = boxes[some], rows[some], high[some]
-            if boxes.sum() > 0.8 * before:
-                break
-        if not len(rows):
-            return boxes, rows, np.zeros(boxes.shape)
-        return boxes, rows, high
+    def _strike(
+        self, state: _Boxes, leaf: np.ndarray, box: np.ndarray, *, hull: bool
+    ) -> _Boxes:
+        """Strike out cells and leaves that no cheaper answer can have."""
+        p, rows = self.problem, state.rows
+        price, least = self._cheapest(state.boxes, rows)
+        spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
+        boxes = price < spare[:, self.owner] - TINY
+        if p.strike is not None:
+            boxes = p.strike(boxes, rows)
+        some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+        leaf, box = _renumber(leaf, box, some)
+        boxes, rows, floor = boxes[some], rows[some], state.floor[some]
+        _, least = self._cheapest(boxes, rows)
+        lists = LeafLists.of_boxes(self.table, boxes, rows, least, leaf, box)
+        lists.number(self.conditions.tree)
+        spare = self.best.cost[rows] - least.sum(1)
+        lists = lists.keep((lists.cost < spare[lists.box] - TINY) & np.isfinite(lists.cost))
+        alive = np.ones(len(rows), dtype=bool)
+        for q, values in enumerate(self.value):
+            value = values[lists.leaf]
+            top = lists.best(value)
+            high = top.sum(1) + p.const[rows, q] + p.slack[q]
+            alive &= high >= 0  # minus infinity where a tree has no leaf left
+            high = np.where(np.isfinite(high), high, 0.0)
+            lists = lists.keep(high[lists.box] - top.reshape(-1)[lists.place] + value >= 0)
+        alive &= np.isfinite(lists.best(np.zeros(len(lists.leaf)))).all(1)
+        if hull:
+            boxes = self._hull(boxes, lists)
+            alive &= np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+        return _Boxes(boxes, rows, floor, least, lists).select(alive)
 
-    def close(
-        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Try the cheapest point of each box; return the boxes that it does not settle."""
-        price, least = self._cheapest(boxes, rows)
+    def _hull(self, boxes: np.ndarray, lists: LeafLists) -> np.ndarray:
+        """Strike out the cells beyond all leaves of some tree that is bound on the axis."""
+        c, shape = self.conditions, (lists.boxes, lists.trees, self.axes)
+        number = c.which[lists.at] < 0
+        at = lists.at[number]
+        key = lists.place[lists.of[number]] * self.axes + c.axis[at]
+        leaves = np.bincount(lists.place, minlength=shape[0] * shape[1]).reshape(*shape[:2], 1)
+        bound = np.bincount(key, minlength=int(np.prod(shape))).reshape(shape) == leaves
+        low = np.full(shape, boxes.shape[1])
+        np.minimum.at(low.reshape(-1), key, c.low[at])
+        high = np.full(shape, -1)
+        np.maximum.at(high.reshape(-1), key, c.high[at])
+        first = np.where(bound, low, -1).max(1)[:, self.owner]
+        last = np.where(bound, high, boxes.shape[1]).min(1)[:, self.owner]
+        cell = np.arange(boxes.shape[1])
+        return np.asarray(boxes & (cell >= first) & (cell <= last))
+
+    def _close(self, state: _Boxes) -> tuple[_Boxes, np.ndarray, np.ndarray, np.ndarray]:
+        """Try the cheapest point of each box; return the boxes that it does not settle.
+
+        Returns:
+            (the boxes, their points (R, A), the forms there (R, Q), whether these are legal).
+        """
+        p, rows = self.problem, state.rows
+        price, least = self._cheapest(state.boxes, rows)
         point = self._points(price)
-        good, maybe = self.problem.margin(point, rows)
-        if self.problem.legal is not None:
-            legal, might = self.problem.legal(point, rows)
-            good, maybe = good & legal, maybe & might
+        forms = p.forms(point, rows)
+        good, maybe = (forms >= 0).all(1), (forms + p.slack >= 0).all(1)
+        legal, might = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
+        if p.legal is not None:
+            legal, might = p.legal(point, rows)
+        good, maybe = good & legal, maybe & might
         cost = least.sum(1)
         self.best.offer(rows[good], point[good], cost[good])
-        single = (np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) == 1).all(1)
+        single = (np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) == 1).all(1)
         hidden = maybe & ~good & single
         np.minimum.at(self.grey, rows[hidden], cost[hidden])
-        left = ~good & ~single
-        return boxes[left], rows[left], high[left], point[left]
+        floor = np.maximum(state.floor, cost)
+        left = ~good & ~single & (floor < self.best.cost[rows] - TINY)
+        kept = replace(state, floor=floor).select(left)
+        return kept, point[left], forms[left], legal[left]
 
     def _points(self, price: np.ndarray) -> np.ndarray:
         """Return the cheapest cell of each axis (R, A); ties go to the earlier one."""
@@ -206,23 +331,102 @@ class _Search:
             out[:, a] = b + price[:, b:e].argmin(1)
         return out
 
-    def split(
-        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray, point: np.ndarray
-    ) -> None:
-        """Split the axis whose cheapest cell promises least: stay, below it, above it."""
-        several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
-        promise = np.where(several, np.take_along_axis(high, point, 1), np.inf)
-        if self.problem.blame is not None:
-            blamed = self.problem.blame(point, rows) & several
-            promise = np.where(blamed, promise - 1e6, promise)
-        axis = promise.argmin(1)
+    def _bound(
+        self, state: _Boxes, point: np.ndarray, forms: np.ndarray, lawful: np.ndarray, steps: int
+    ) -> tuple[_Boxes, np.ndarray, np.ndarray, np.ndarray]:
+        """Raise the floors by the dual; return what stays open, with axes and cuts to split at.
+
+        Returns:
+            (the boxes, their points (R, A), axes (R,), cells (R,) where the far part begins, -1
+            for a split around the point).
+        """
+        p, rows, lists = self.problem, state.rows, state.lists
+        assert lists is not None
+        form = forms.argmin(1)
+        value = self.value[form[lists.box], lists.leaf]
+        need = -(p.const[rows, form] + p.slack[form])
+        price, _ = self._cheapest(state.boxes, rows)
+        dearest = np.maximum.reduceat(np.where(np.isfinite(price), price, -np.inf), self.begin, 1)
+        limit = np.minimum(self.best.cost[rows], dearest.sum(1) + 1.0)
+        floor, axis = state.least.sum(1), self.conditions.axis[lists.at]
+        start = self.lam[rows]
+        fresh = np.isnan(start)
+        short = np.maximum(-forms[np.arange(len(rows)), form], 1e-3)
+        start = np.where(fresh, np.maximum(limit - floor, TINY) / short, start)
+        dual = dual_bounds(
+            lists, axis, self.axes, value, need, floor, limit,
+            self.share[rows].astype(np.float64), start, steps,
+        )  # fmt: skip
+        self.lam[rows[fresh]] = dual.lam[fresh]
+        self.share[rows[fresh]] = dual.share[fresh]
+        bound = dual.bound - TINY * (1 + np.abs(dual.bound))
+        lists = lists.keep(bound[lists.box] + dual.spare < limit[lists.box] - TINY)
+        state = replace(state, floor=np.maximum(state.floor, bound))
+        axis_, cut = self._cuts(state, dual, point)
+        around = (forms + p.slack >= 0).all(1) & ~lawful
+        if p.blame is not None and around.any():
+            several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
+            blamed = p.blame(point, rows) & several
+            use = around & blamed.any(1)
+            axis_, cut = np.where(use, blamed.argmax(1), axis_), np.where(use, -1, cut)
+        left = bound < limit - TINY
+        return replace(state, lists=lists).select(left), point[left], axis_[left], cut[left]
+
+    def _cuts(
+        self, state: _Boxes, dual: DualBounds, point: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the axis on which the trees disagree most, and where the far part begins."""
+        lists, c = state.lists, self.conditions
+        assert lists is not None
+        shape = (lists.boxes, lists.trees, self.axes)
+        taken = np.zeros(len(lists.leaf), dtype=bool)
+        taken[dual.chosen] = True
+        asks = np.flatnonzero(taken[lists.of])
+        at, box = lists.at[asks], lists.box[lists.of[asks]]
+        axis, extra = c.axis[at], lists.extra[asks]
+        key = lists.place[lists.of[asks]] * self.axes + axis
+        wanted = np.zeros(shape)
+        wanted.reshape(-1)[key] = extra
+        paid = dual.share.reshape(-1)[key] * extra
+        several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
+        score = wanted.max(1) - (dual.share * wanted).sum(1)
+        concerned = np.bincount(
+            lists.box[lists.of] * self.axes + c.axis[lists.at],
+            minlength=lists.boxes * self.axes,
+        ).reshape(lists.boxes, self.axes)
+        score = np.where(score > TINY, 1.0 + score, concerned / (1.0 + concerned.sum(1))[:, None])
+        best = np.where(several, score, -1.0).argmax(1)
+        here = (axis == best[box]) & (c.which[at] < 0) & (extra > TINY)
+        order = np.lexsort((paid[here], box[here]))  # the heaviest demand comes last
+        cut = np.full(lists.boxes, -1)
+        cut[box[here][order]] = lists.cell[asks][here][order]
+        return best, cut
+
+    def _split(
+        self, state: _Boxes, point: np.ndarray, axis: np.ndarray, cut: np.ndarray
+    ) -> Iterator[_Nodes]:
+        """Yield the parts of boxes: near and far of a cut, or the point's cell, below, above."""
+        lists = state.lists
+        assert lists is not None
+        start, count = self.pool.put(lists.leaf, np.bincount(lists.box, minlength=lists.boxes))
         at = np.take_along_axis(point, axis[:, None], 1)
-        cell = np.arange(boxes.shape[1])
+        to, cell = cut[:, None], np.arange(state.boxes.shape[1])
         own = self.owner == axis[:, None]
-        for part in (cell == at, cell < at, cell > at):
-            child = boxes & (~own | part)
+        at_all = to < 0
+        far = np.where(to > at, cell >= to, cell <= to)
+        for part in (
+            np.where(at_all, cell == at, far), np.where(at_all, cell < at, ~far),
+            at_all & (cell > at),
+        ):  # fmt: skip
+            child = state.boxes & (~own | part)
             some = (child & own).any(1)
-            self.put(child[some], rows[some])
+            child, rows = child[some], state.rows[some]
+            floor = np.maximum(self._floors(child, rows), state.floor[some])
+            good = floor < self.best.cost[rows] - TINY
+            yield _Nodes(
+                np.packbits(child[good], axis=1), rows[good], floor[good], start[some][good],
+                count[some][good],
+            )  # fmt: skip
 
 
 def branch_and_bound(
@@ -242,20 +446,22 @@ def branch_and_bound(
         expired: asked between rounds; true ends the search.
         width: boxes of one row that are looked at together.
     """
+    if not len(problem.price):
+        nothing = np.zeros(0)
+        return SearchProof(best, nothing, np.zeros(0, dtype=bool), nothing.astype(np.int64))
     search = _Search(problem, best, nodes, width)
+    steps, size = FIRST_STEPS, max(1, _CHUNK // (4 * search.share[0].size))
     while not expired():
-        boxes, rows = search.take()
-        if not len(rows):
+        nodes_ = search.take()
+        if not len(nodes_.row):
             break
-        size = max(1, _CHUNK // 64 // max(len(search.owner), 1) + 64)
-        for i in range(0, len(rows), size):
-            part = slice(i, i + size)
-            struck, their, high = search.strike(boxes[part], rows[part])
-            if len(their):
-                search.split(*search.close(struck, their, high))
+        parts = [search.open]
+        for i in range(0, len(nodes_.row), size):
+            parts += search.look(nodes_.select(slice(i, i + size)), steps)
+        search.open, steps = _Nodes.joined(parts), STEPS
     bound = np.minimum(best.cost, search.grey)
-    np.minimum.at(bound, search.row, search.floor)
+    np.minimum.at(bound, search.open.row, search.open.floor)
     open_ = np.zeros(len(bound), dtype=bool)
-    open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
+    open_[search.open.row[search.open.floor < best.cost[search.open.row] - TINY]] = True
     done = ~open_ & (search.grey >= best.cost - TINY)
     return SearchProof(best, bound * (1 - 1e-12), done, search.nodes)

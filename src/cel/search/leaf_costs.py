@@ -1,0 +1,150 @@
+"""What it costs a row to enter the leaves of trees, from inside boxes of cells.
+
+A leaf is a list of conditions, at most one per axis: a range of cells, or a set of them. In a box
+a condition costs at least the cheapest cell of the box that meets it; a leaf costs the sum of its
+conditions. Both are bounds from below: they never exceed what a point of the box and the leaf
+costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cel.search.leaf_bits import LeafBoxes
+
+__all__ = ["Conditions", "CostTable", "expand"]
+
+
+def expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers `start_i .. start_i + count_i - 1` of all i, and the i of each."""
+    which = np.repeat(np.arange(len(count)), count)
+    first = np.cumsum(count) - count
+    return np.arange(len(which)) - np.repeat(first - start, count), which
+
+
+class Conditions:
+    """The conditions of all leaves, one leaf after the other.
+
+    Attributes:
+        tree: (L,) tree of each leaf.
+        start: (L,) first condition of each leaf.
+        count: (L,) how many it has.
+        axis: (P,) axis of each condition.
+        low: (P,) first cell of a range, numbered through.
+        high: (P,) last cell of a range.
+        which: (P,) number of a set, -1 for ranges.
+        sets: for each axis with sets (axis, first number, (G, cells of the axis) bool).
+    """
+
+    def __init__(self, boxes: LeafBoxes) -> None:
+        self.boxes, self.tree = boxes, boxes.tree
+        offset, size = boxes.offset, np.diff(boxes.offset)
+        parts, numbers, self.sets = [], 0, []
+        for a in range(len(size)):
+            low, high, mask = boxes.low[:, a], boxes.high[:, a], None
+            if boxes.masked[a]:
+                mask = boxes.mask[:, boxes.mask_start[a] : boxes.mask_start[a] + size[a]]
+                low, high = mask.argmax(1), size[a] - 1 - mask[:, ::-1].argmax(1)
+                if (mask.sum(1) == high - low + 1).all():
+                    mask = None  # every set is a range
+            full = (high - low + 1 == size[a]) if mask is None else mask.all(1)
+            leaf = np.flatnonzero(~full)
+            which = np.full(len(leaf), -1)
+            if mask is not None and len(leaf):
+                distinct, place = np.unique(mask[leaf], axis=0, return_inverse=True)
+                which = numbers + place.reshape(-1)
+                self.sets.append((a, numbers, distinct))
+                numbers += len(distinct)
+            axis = np.full(len(leaf), a)
+            parts.append((leaf, axis, offset[a] + low[leaf], offset[a] + high[leaf], which))
+        leaf, self.axis, self.low, self.high, self.which = (
+            np.concatenate(p)[order]
+            for p in zip(*parts, strict=True)
+            for order in [np.argsort(np.concatenate([q[0] for q in parts]), kind="stable")]
+        )
+        self.count = np.bincount(leaf, minlength=len(self.tree))
+        self.start = np.cumsum(self.count) - self.count
+        self.in_sets = numbers
+
+
+@dataclass(frozen=True, eq=False)
+class CostTable:
+    """Prices (n, C) of the cells of n rows, ready for questions about ranges.
+
+    Attributes:
+        conditions: of the leaves.
+        price: (n, C).
+        best: (n, A) a cheapest cell of each axis.
+        up: (n, C) the least price of the cells from each one on, in its axis.
+        down: (n, C) the least price of the cells up to each one, in its axis.
+    """
+
+    conditions: Conditions
+    price: np.ndarray
+    best: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
+
+    @classmethod
+    def of(cls, conditions: Conditions, price: np.ndarray) -> CostTable:
+        """Prepare the prices of some rows."""
+        offset = conditions.boxes.offset
+        up, down = np.empty_like(price), np.empty_like(price)
+        best = np.empty((len(price), len(offset) - 1), dtype=np.int64)
+        for a, (b, e) in enumerate(zip(offset[:-1], offset[1:], strict=True)):
+            part = price[:, b:e]
+            best[:, a] = b + part.argmin(1)
+            down[:, b:e] = np.minimum.accumulate(part, axis=1)
+            up[:, b:e] = np.minimum.accumulate(part[:, ::-1], axis=1)[:, ::-1]
+        return cls(conditions, price, best, up, down)
+
+    def enter(
+        self, boxes: np.ndarray, rows: np.ndarray, at: np.ndarray, box: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what conditions cost in boxes, and where they are entered.
+
+        Args:
+            boxes: (R, C) cells of the boxes; every axis has some.
+            rows: (R,) their rows.
+            at: (M,) conditions.
+            box: (M,) the box of each.
+
+        Returns:
+            (costs (M,), infinite where no cell is left; cells (M,) by which a range is entered).
+        """
+        c, offset = self.conditions, self.conditions.boxes.offset
+        place = np.arange(boxes.shape[1])
+        first = np.minimum.reduceat(np.where(boxes, place, len(place)), offset[:-1], axis=1)
+        last = np.maximum.reduceat(np.where(boxes, place, -1), offset[:-1], axis=1)
+        axis, row = c.axis[at], rows[box]
+        low = np.maximum(c.low[at], first[box, axis])
+        high = np.minimum(c.high[at], last[box, axis])
+        home = self.best[row, axis]
+        cell = np.where(low > home, low, np.where(high < home, high, home))
+        inside = np.minimum(cell, len(place) - 1)
+        cost = np.where(low > home, self.up[row, inside], self.down[row, inside])
+        cost = np.where(cell == home, self.price[row, home], cost)
+        cost = np.where(low > high, np.inf, cost)
+        if c.in_sets:
+            by_set = self._sets(boxes, rows)
+            inset = c.which[at]
+            cost = np.where(inset >= 0, by_set[box, inset], cost)
+        return cost, cell
+
+    def _sets(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the least price (R, G) of each set in each box: the best cell or the second."""
+        c, offset = self.conditions, self.conditions.boxes.offset
+        out = np.empty((len(boxes), c.in_sets))
+        for a, number, sets in c.sets:
+            part = slice(offset[a], offset[a + 1])
+            price = np.where(boxes[:, part], self.price[rows, part], np.inf)
+            best = price.argmin(1)
+            least = np.take_along_axis(price, best[:, None], 1)
+            np.put_along_axis(price, best[:, None], np.inf, 1)
+            second = price.min(1, keepdims=True)
+            meets = boxes[:, part].astype(np.float32) @ sets.T.astype(np.float32) > 0
+            cost = np.where(sets[:, best].T, least, second)
+            out[:, number : number + len(sets)] = np.where(meets, cost, np.inf)
+        return out
