@@ -17,7 +17,7 @@ import numpy as np
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.leaf_costs import Conditions, CostTable, expand
-from cel.search.leaf_duals import DualBounds, LeafLists, dual_bounds
+from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, dual_bounds
 from cel.search.profiles import sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
@@ -203,7 +203,7 @@ class _Search:
             [t[b.slot] for b, t in zip(problem.bits, problem.tables, strict=True)]
         )  # (Q, L)
         trees = problem.bits[0].trees
-        self.share = np.ones((n, trees, self.axes), dtype=np.float32)
+        self.share = np.ones((n, trees * self.axes), dtype=np.float32)
         self.lam = np.full(n, np.nan)
         self.pool = _LeafPool(len(self.conditions.tree))
         root = np.isfinite(problem.price)
@@ -353,12 +353,13 @@ class _Search:
         fresh = np.isnan(start)
         short = np.maximum(-forms[np.arange(len(rows)), form], 1e-3)
         start = np.where(fresh, np.maximum(limit - floor, TINY) / short, start)
-        dual = dual_bounds(
-            lists, axis, self.axes, value, need, floor, limit,
-            self.share[rows].astype(np.float64), start, steps,
-        )  # fmt: skip
+        begin = DualStart(need, floor, limit, start, self.share[rows])
+        dual = dual_bounds(lists, axis, self.axes, value, begin, steps)
         self.lam[rows[fresh]] = dual.lam[fresh]
-        self.share[rows[fresh]] = dual.share[fresh]
+        box, place = np.divmod(dual.pairs, self.share.shape[1])
+        mine = fresh[box]
+        self.share[rows[fresh]] = 0.0
+        self.share[rows[box[mine]], place[mine]] = dual.share[mine]
         bound = dual.bound - TINY * (1 + np.abs(dual.bound))
         lists = lists.keep(bound[lists.box] + dual.spare < limit[lists.box] - TINY)
         state = replace(state, floor=np.maximum(state.floor, bound))
@@ -387,9 +388,10 @@ class _Search:
         key = lists.place[lists.of[asks]] * self.axes + axis
         wanted = np.zeros(shape)
         wanted.reshape(-1)[key] = extra
-        paid = dual.share.reshape(-1)[key] * extra
+        paid = dual.share[np.searchsorted(dual.pairs, key)] * extra
         several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
-        score = wanted.max(1) - (dual.share * wanted).sum(1)
+        spread = np.bincount(box * self.axes + axis, weights=paid, minlength=shape[0] * shape[2])
+        score = wanted.max(1) - spread.reshape(lists.boxes, self.axes)
         concerned = np.bincount(
             lists.box[lists.of] * self.axes + c.axis[lists.at],
             minlength=lists.boxes * self.axes,

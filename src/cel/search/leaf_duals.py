@@ -19,7 +19,7 @@ import numpy as np
 
 from cel.search.leaf_costs import CostTable, expand
 
-__all__ = ["DualBounds", "LeafLists", "dual_bounds"]
+__all__ = ["DualBounds", "DualStart", "LeafLists", "dual_bounds"]
 
 TINY = 1e-9
 
@@ -111,34 +111,75 @@ class LeafLists:
 
 @dataclass(frozen=True, eq=False)
 class DualBounds:
-    """What some steps have found.
+    """What some steps have found; P pairs of a tree and an axis that its leaves ask for.
 
     Attributes:
         bound: (R,) no point of the box that meets the demand costs less.
         lam: (R,) price of the demand.
-        share: (R, T, A) of the best step.
+        pairs: (P,) box, tree and axis as one number, ascending.
+        share: (P,) of the best step.
         chosen: (R * T,) place of the leaf that each tree takes there.
         spare: (N,) what each leaf adds to the bound when its tree has to take it.
     """
 
     bound: np.ndarray
     lam: np.ndarray
+    pairs: np.ndarray
     share: np.ndarray
     chosen: np.ndarray
     spare: np.ndarray
 
 
+class _Shares:
+    """Shares of the trees in the axes of boxes: at least 0, together 1 per box and axis."""
+
+    def __init__(self, lists: LeafLists, axis: np.ndarray, axes: int) -> None:
+        key = lists.place[lists.of] * axes + axis
+        taking = np.zeros(lists.boxes * lists.trees * axes, dtype=bool)
+        taking[key] = True
+        self.pairs = np.flatnonzero(taking)
+        number = np.empty(len(taking), dtype=np.int64)
+        number[self.pairs] = np.arange(len(self.pairs))
+        self.of = number[key]  # (M,) pair of each condition
+        self.box = self.pairs // (lists.trees * axes)
+        self.group = self.box * axes + self.pairs % axes
+        self.groups = lists.boxes * axes
+        self.members = np.maximum(np.bincount(self.group, minlength=self.groups), 1)
+
+    def normal(self, share: np.ndarray) -> np.ndarray:
+        """Return shares (P,) that add up to one; equal ones where all are zero."""
+        total = np.bincount(self.group, weights=share, minlength=self.groups)
+        none = total <= TINY
+        share = share / np.where(none, 1.0, total)[self.group]
+        return np.where(none[self.group], 1.0 / self.members[self.group], share)
+
+    def centred(self, slope: np.ndarray) -> np.ndarray:
+        """Return slopes (P,) less their mean per box and axis."""
+        total = np.bincount(self.group, weights=slope, minlength=self.groups)
+        return np.asarray(slope - (total / self.members)[self.group])
+
+
+@dataclass(frozen=True, eq=False)
+class DualStart:
+    """Where the steps begin and what they are for.
+
+    Attributes:
+        need: (R,) what the sums must reach.
+        floor: (R,) cost of the cheapest cells.
+        target: (R,) bounds that would close the boxes.
+        lam: (R,) prices of the demand.
+        share: (R, T * A) shares.
+    """
+
+    need: np.ndarray
+    floor: np.ndarray
+    target: np.ndarray
+    lam: np.ndarray
+    share: np.ndarray
+
+
 def dual_bounds(
-    lists: LeafLists,
-    axis: np.ndarray,
-    axes: int,
-    value: np.ndarray,
-    need: np.ndarray,
-    floor: np.ndarray,
-    target: np.ndarray,
-    share: np.ndarray,
-    lam: np.ndarray,
-    steps: int,
+    lists: LeafLists, axis: np.ndarray, axes: int, value: np.ndarray, begin: DualStart, steps: int
 ) -> DualBounds:
     """Raise the bounds of boxes by some steps.
 
@@ -147,27 +188,19 @@ def dual_bounds(
         axis: (M,) axis of each condition.
         axes: number of axes A.
         value: (N,) leaf values of the form that each box is asked for.
-        need: (R,) what the sums must reach.
-        floor: (R,) cost of the cheapest cells.
-        target: (R,) bounds that would close the boxes.
-        share: (R, T, A) shares to start from.
-        lam: (R,) prices to start from.
+        begin: where the steps begin.
         steps: how many.
     """
-    r, t = lists.boxes, lists.trees
-    pair = lists.place[lists.of] * axes + axis  # (M,) box, tree and axis of each condition
-    taking = np.zeros(r * t * axes, dtype=bool)
-    taking[pair] = True
-    members = taking.reshape(r, t, axes).sum(1)  # (R, A) trees that an axis matters to
-    share = _normal(np.where(taking.reshape(r, t, axes), share, 0.0), taking, members)
+    r, t, n = lists.boxes, lists.trees, len(lists.leaf)
+    shares = _Shares(lists, axis, axes)
+    share = shares.normal(begin.share.reshape(-1)[shares.pairs].astype(np.float64))
     starts = np.flatnonzero(np.diff(lists.place, prepend=-1))
-    sizes = np.diff(np.append(starts, len(lists.leaf)))
-    best = DualBounds(np.full(r, -np.inf), lam, share, starts, np.zeros(len(lists.leaf)))
+    sizes = np.diff(np.append(starts, n))
+    need, floor, target, lam = begin.need, begin.floor, begin.target, begin.lam
+    best = DualBounds(np.full(r, -np.inf), lam, shares.pairs, share, starts, np.zeros(n))
     scale = np.maximum(target - floor, TINY) / np.maximum(np.abs(need - _home(lists, value)), TINY)
     for step in range(steps):
-        paid = np.bincount(
-            lists.of, weights=share.reshape(-1)[pair] * lists.extra, minlength=len(lists.leaf)
-        )
+        paid = np.bincount(lists.of, weights=share[shares.of] * lists.extra, minlength=n)
         score = lam[lists.box] * value - paid
         top = np.maximum.reduceat(score, starts)
         behind = np.repeat(top, sizes) - score
@@ -176,25 +209,23 @@ def dual_bounds(
         bound = floor + lam * need - top.reshape(r, t).sum(1)
         better = bound > best.bound
         best = DualBounds(
-            np.where(better, bound, best.bound), np.where(better, lam, best.lam),
-            np.where(better[:, None, None], share, best.share),
+            np.where(better, bound, best.bound), np.where(better, lam, best.lam), shares.pairs,
+            np.where(better[shares.box], share, best.share),
             np.where(np.repeat(better, t), chosen, best.chosen),
             np.where(better[lists.box], behind, best.spare),
         )  # fmt: skip
         if step == steps - 1 or (best.bound >= target).all():
             break
-        taken = np.zeros(len(lists.leaf), dtype=bool)
+        taken = np.zeros(n, dtype=bool)
         taken[chosen] = True
-        asks = taken[lists.of]
-        slope = np.zeros(r * t * axes)
-        slope[pair[asks]] = lists.extra[asks]
-        slope = slope.reshape(r, t, axes)
-        mean = slope.sum(1) / np.maximum(members, 1)
-        slope = np.where(taking.reshape(r, t, axes), slope - mean[:, None], 0.0)
+        slope = np.bincount(
+            shares.of, weights=taken[lists.of] * lists.extra, minlength=len(share)
+        )
+        slope = shares.centred(slope)
         rise = (need - value[chosen].reshape(r, t).sum(1)) * scale
-        size = (slope**2).sum((1, 2)) + rise**2
+        size = np.bincount(shares.box, weights=slope**2, minlength=r) + rise**2
         go = np.maximum(target - bound, TINY) / np.maximum(size, TINY)
-        share = _normal(np.maximum(share + go[:, None, None] * slope, 0.0), taking, members)
+        share = shares.normal(np.maximum(share + go[shares.box] * slope, 0.0))
         lam = np.maximum(lam + go * rise * scale, 0.0)
     return best
 
@@ -202,11 +233,4 @@ def dual_bounds(
 def _home(lists: LeafLists, value: np.ndarray) -> np.ndarray:
     """Return (R,) sums over trees of the best leaf that costs nothing more, or the least one."""
     free = lists.best(np.where(lists.cost <= TINY, value, -np.inf))
-    return np.where(np.isfinite(free), free, -lists.best(-value)).sum(1)
-
-
-def _normal(share: np.ndarray, taking: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return shares that add up to one over the trees of each axis; none: equal ones."""
-    total = share.sum(1, keepdims=True)
-    equal = taking.reshape(share.shape) / np.maximum(members, 1)[:, None]
-    return np.asarray(np.where(total > TINY, share / np.maximum(total, TINY), equal))
+    return np.asarray(np.where(np.isfinite(free), free, -lists.best(-value)).sum(1))
