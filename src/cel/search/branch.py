@@ -17,7 +17,7 @@ import numpy as np
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.leaf_costs import Conditions, CostTable, expand
-from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, dual_bounds
+from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, Rungs, dual_bounds
 from cel.search.profiles import sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
@@ -202,9 +202,8 @@ class _Search:
         self.value = np.stack(
             [t[b.slot] for b, t in zip(problem.bits, problem.tables, strict=True)]
         )  # (Q, L)
-        trees = problem.bits[0].trees
-        self.share = np.ones((n, trees * self.axes), dtype=np.float32)
-        self.lam = np.full(n, np.nan)
+        self.lam = np.full(n, np.nan)  # price of the demand, of the whole row
+        self.kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # row, key, weight
         self.pool = _LeafPool(len(self.conditions.tree))
         root = np.isfinite(problem.price)
         rows = np.arange(n)
@@ -348,22 +347,22 @@ class _Search:
         price, _ = self._cheapest(state.boxes, rows)
         dearest = np.maximum.reduceat(np.where(np.isfinite(price), price, -np.inf), self.begin, 1)
         limit = np.minimum(self.best.cost[rows], dearest.sum(1) + 1.0)
-        floor, axis = state.least.sum(1), self.conditions.axis[lists.at]
-        start = self.lam[rows]
+        floor = state.least.sum(1)
+        rungs = self._rungs(lists, rows)
+        start, weight = self._start(rungs, rows)
         fresh = np.isnan(start)
         short = np.maximum(-forms[np.arange(len(rows)), form], 1e-3)
         start = np.where(fresh, np.maximum(limit - floor, TINY) / short, start)
-        begin = DualStart(need, floor, limit, start, self.share[rows])
-        dual = dual_bounds(lists, axis, self.axes, value, begin, steps)
-        self.lam[rows[fresh]] = dual.lam[fresh]
-        box, place = np.divmod(dual.pairs, self.share.shape[1])
-        mine = fresh[box]
-        self.share[rows[fresh]] = 0.0
-        self.share[rows[box[mine]], place[mine]] = dual.share[mine]
+        begin = DualStart(need, floor, limit, start, weight)
+        dual = dual_bounds(lists, rungs, value, begin, steps)
+        if fresh.any():
+            self.lam[rows[fresh]] = dual.lam[fresh]
+            mine = fresh[rungs.box]
+            self.kept.append((rows[rungs.box[mine]], rungs.key[mine], dual.weight[mine]))
         bound = dual.bound - TINY * (1 + np.abs(dual.bound))
         lists = lists.keep(bound[lists.box] + dual.spare < limit[lists.box] - TINY)
         state = replace(state, floor=np.maximum(state.floor, bound))
-        axis_, cut = self._cuts(state, dual, point)
+        axis_, cut = self._cuts(state, rungs, dual)
         around = (forms + p.slack >= 0).all(1) & ~lawful
         if p.blame is not None and around.any():
             several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
@@ -373,34 +372,55 @@ class _Search:
         left = bound < limit - TINY
         return replace(state, lists=lists).select(left), point[left], axis_[left], cut[left]
 
+    def _rungs(self, lists: LeafLists, rows: np.ndarray) -> Rungs:
+        c = self.conditions
+        axis = c.axis[lists.at]
+        home = self.table.best[rows[lists.box[lists.of]], axis]
+        side = np.where(c.which[lists.at] >= 0, 0, np.sign(lists.cell - home))
+        return Rungs(lists, axis, self.axes, side, len(self.owner))
+
+    def _start(self, rungs: Rungs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return prices of the demand and weights of rungs: those of the whole row, or equal."""
+        weight = rungs.cost.copy()
+        if self.kept:
+            if len(self.kept) > 1:  # rows in their order, keys of a row ascending
+                parts = [np.concatenate(p) for p in zip(*self.kept, strict=True)]
+                order = np.lexsort((parts[1], parts[0]))
+                self.kept = [(parts[0][order], parts[1][order], parts[2][order])]
+            row, key, known = self.kept[0]
+            size = np.int64(3 * len(self.conditions.tree) * self.axes * (len(self.owner) + 1))
+            have = row * size + key
+            mine = rows[rungs.box] * size + rungs.key
+            at = np.minimum(np.searchsorted(have, mine), len(have) - 1)
+            weight = np.where(have[at] == mine, known[at], 0.01 * weight)
+        return self.lam[rows], weight
+
     def _cuts(
-        self, state: _Boxes, dual: DualBounds, point: np.ndarray
+        self, state: _Boxes, rungs: Rungs, dual: DualBounds
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the axis on which the trees disagree most, and where the far part begins."""
         lists, c = state.lists, self.conditions
         assert lists is not None
-        shape = (lists.boxes, lists.trees, self.axes)
+        r, a = lists.boxes, self.axes
         taken = np.zeros(len(lists.leaf), dtype=bool)
         taken[dual.chosen] = True
-        asks = np.flatnonzero(taken[lists.of])
+        asks = np.flatnonzero(taken[lists.of] & (rungs.of >= 0))
         at, box = lists.at[asks], lists.box[lists.of[asks]]
         axis, extra = c.axis[at], lists.extra[asks]
-        key = lists.place[lists.of[asks]] * self.axes + axis
-        wanted = np.zeros(shape)
-        wanted.reshape(-1)[key] = extra
-        paid = dual.share[np.searchsorted(dual.pairs, key)] * extra
-        several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
-        spread = np.bincount(box * self.axes + axis, weights=paid, minlength=shape[0] * shape[2])
-        score = wanted.max(1) - spread.reshape(lists.boxes, self.axes)
+        paid = rungs.paid(dual.weight)[asks]
+        wanted = np.zeros((r, a))
+        np.maximum.at(wanted, (box, axis), extra)
+        spread = np.bincount(box * a + axis, weights=paid, minlength=r * a).reshape(r, a)
+        score = wanted - spread
         concerned = np.bincount(
-            lists.box[lists.of] * self.axes + c.axis[lists.at],
-            minlength=lists.boxes * self.axes,
-        ).reshape(lists.boxes, self.axes)
+            lists.box[lists.of] * a + c.axis[lists.at], minlength=r * a
+        ).reshape(r, a)
         score = np.where(score > TINY, 1.0 + score, concerned / (1.0 + concerned.sum(1))[:, None])
+        several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
         best = np.where(several, score, -1.0).argmax(1)
-        here = (axis == best[box]) & (c.which[at] < 0) & (extra > TINY)
+        here = (axis == best[box]) & (c.which[at] < 0)
         order = np.lexsort((paid[here], box[here]))  # the heaviest demand comes last
-        cut = np.full(lists.boxes, -1)
+        cut = np.full(r, -1)
         cut[box[here][order]] = lists.cell[asks][here][order]
         return best, cut
 
@@ -452,7 +472,7 @@ def branch_and_bound(
         nothing = np.zeros(0)
         return SearchProof(best, nothing, np.zeros(0, dtype=bool), nothing.astype(np.int64))
     search = _Search(problem, best, nodes, width)
-    steps, size = FIRST_STEPS, max(1, _CHUNK // (4 * search.share[0].size))
+    steps, size = FIRST_STEPS, max(1, _CHUNK // (4 * problem.bits[0].trees * search.axes))
     while not expired():
         nodes_ = search.take()
         if not len(nodes_.row):

@@ -1,14 +1,15 @@
-"""Lower bounds of the cost of a demand on tree sums: every tree pays its share of each axis.
+"""Lower bounds of the cost of a demand on tree sums: trees share what an axis costs.
 
-The cheapest point of a box that meets `sum of leaves + const >= 0` costs at least
+A point pays each axis once, however many trees want it to move. Every tree gets a price list of
+its own: weights for the cells by which its leaves are entered (rungs). Where the weights of all
+trees up to any cell add up to at most the price of that cell, the cheapest point of a box that
+meets `sum of leaves >= need` costs at least
 
-    floor + lam * need - sum over trees of max over leaves of (lam * value - shared cost),
+    floor + lam * need - sum over trees of max over leaves of (lam * value - weights crossed).
 
-where the shared cost of a leaf is `sum over axes of share * (cost to enter - floor of the axis)`
-and the shares of an axis over the trees add up to one: a point pays each axis once, and each tree
-may count on its share only. The shares and `lam` that make this largest are approached by steps
-along subgradients; every step gives a valid bound. This is the Lagrangian dual of the integer
-program with one copy of the point per tree.
+The weights and `lam` that make this largest are approached by steps along subgradients; every
+step gives a valid bound. This is a Lagrangian dual of the integer program with one copy of the
+point per tree.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 
 from cel.search.leaf_costs import CostTable, expand
 
-__all__ = ["DualBounds", "DualStart", "LeafLists", "dual_bounds"]
+__all__ = ["DualBounds", "DualStart", "LeafLists", "Rungs", "dual_bounds"]
 
 TINY = 1e-9
+SHRINK = 0.02  # of steps, from the first to the last
 
 
 @dataclass(eq=False)
@@ -109,54 +111,94 @@ class LeafLists:
         return out.reshape(self.boxes, self.trees)
 
 
+class Rungs:
+    """The steps away from the cheapest cells that the leaves of each tree ask for.
+
+    A rung is a cell by which leaves of one tree are entered; leaves that are entered farther out
+    on the same side have crossed it, too. Weights of rungs are valid where, on every axis and
+    side of a box, those up to a rung add up to at most what that rung costs.
+
+    Attributes:
+        key: (P,) tree, axis, side and cell as one number, for each box ascending.
+        box: (P,) box of each rung.
+        cost: (P,) what it adds to the floor of its axis.
+        of: (M,) the rung of each condition, -1 where it costs nothing.
+    """
+
+    def __init__(
+        self, lists: LeafLists, axis: np.ndarray, axes: int, side: np.ndarray, cells: int
+    ) -> None:
+        asks = np.flatnonzero(lists.extra > TINY)
+        # one side outwards, the other inwards: ascending keys are farther and farther away
+        level = np.where(side[asks] > 0, lists.cell[asks], cells - lists.cell[asks])
+        level = np.where(side[asks] == 0, 0, level)
+        ladder = (lists.place[lists.of[asks]] * axes + axis[asks]) * 3 + side[asks] + 1
+        whole, first, of = np.unique(
+            ladder * (cells + 1) + level, return_index=True, return_inverse=True
+        )
+        per_box = lists.trees * axes * 3 * (cells + 1)
+        self.box, self.key = np.divmod(whole, per_box)
+        self.cost = lists.extra[asks][first]
+        self.of = np.full(len(axis), -1)
+        self.of[asks] = of.reshape(-1)
+        ladder = whole // (cells + 1)
+        begins = np.flatnonzero(np.diff(ladder, prepend=-1))
+        self._base = np.repeat(begins, np.diff(np.append(begins, len(whole))))
+        self._ends = np.append(begins[1:], len(whole))
+        self._ladder = np.cumsum(np.diff(ladder, prepend=-1) != 0) - 1
+        outer = (self.box * axes + ladder // 3 % axes) * 3 + ladder % 3
+        self._by_level = np.lexsort((whole % (cells + 1), outer))
+        group = outer[self._by_level]
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        size = np.diff(np.append(starts, len(group)))
+        self._group = np.repeat(np.arange(len(starts)), size)
+        self._column = np.arange(len(group)) - np.repeat(starts, size)
+        self._shape = (len(starts), int(size.max(initial=0)))
+
+    def normal(self, weight: np.ndarray) -> np.ndarray:
+        """Return valid weights (P,) in the proportions of the given ones."""
+        place = (self._group, self._column)
+        dense = np.zeros(self._shape)
+        dense[place] = weight[self._by_level]
+        total = np.cumsum(dense, axis=1)
+        room = np.full(self._shape, np.inf)
+        room[place] = self.cost[self._by_level] / np.maximum(total[place], TINY**2)
+        # No factor exceeds one that a rung farther out has: prefixes stay below their limits.
+        factor = np.minimum.accumulate(room[:, ::-1], axis=1)[:, ::-1]
+        out = np.empty_like(weight)
+        out[self._by_level] = dense[place] * factor[place]
+        return out
+
+    def paid(self, weight: np.ndarray) -> np.ndarray:
+        """Return what each condition (M,) pays: the rungs of its tree up to its own."""
+        total = np.concatenate([[0.0], np.cumsum(weight)])
+        along = np.append(total[1:] - total[self._base], 0.0)  # the last one is for -1
+        return np.asarray(along[self.of])
+
+    def crossed(self, of: np.ndarray) -> np.ndarray:
+        """Return (P,) bool: the rungs that conditions with the given rungs have crossed."""
+        ends = np.full(len(self._ends), -1)
+        ends[self._ladder[of]] = of
+        return np.asarray(np.arange(len(self._ladder)) <= ends[self._ladder])
+
+
 @dataclass(frozen=True, eq=False)
 class DualBounds:
-    """What some steps have found; P pairs of a tree and an axis that its leaves ask for.
+    """What some steps have found.
 
     Attributes:
         bound: (R,) no point of the box that meets the demand costs less.
         lam: (R,) price of the demand.
-        pairs: (P,) box, tree and axis as one number, ascending.
-        share: (P,) of the best step.
+        weight: (P,) weights of the rungs at the best step.
         chosen: (R * T,) place of the leaf that each tree takes there.
         spare: (N,) what each leaf adds to the bound when its tree has to take it.
     """
 
     bound: np.ndarray
     lam: np.ndarray
-    pairs: np.ndarray
-    share: np.ndarray
+    weight: np.ndarray
     chosen: np.ndarray
     spare: np.ndarray
-
-
-class _Shares:
-    """Shares of the trees in the axes of boxes: at least 0, together 1 per box and axis."""
-
-    def __init__(self, lists: LeafLists, axis: np.ndarray, axes: int) -> None:
-        key = lists.place[lists.of] * axes + axis
-        taking = np.zeros(lists.boxes * lists.trees * axes, dtype=bool)
-        taking[key] = True
-        self.pairs = np.flatnonzero(taking)
-        number = np.empty(len(taking), dtype=np.int64)
-        number[self.pairs] = np.arange(len(self.pairs))
-        self.of = number[key]  # (M,) pair of each condition
-        self.box = self.pairs // (lists.trees * axes)
-        self.group = self.box * axes + self.pairs % axes
-        self.groups = lists.boxes * axes
-        self.members = np.maximum(np.bincount(self.group, minlength=self.groups), 1)
-
-    def normal(self, share: np.ndarray) -> np.ndarray:
-        """Return shares (P,) that add up to one; equal ones where all are zero."""
-        total = np.bincount(self.group, weights=share, minlength=self.groups)
-        none = total <= TINY
-        share = share / np.where(none, 1.0, total)[self.group]
-        return np.where(none[self.group], 1.0 / self.members[self.group], share)
-
-    def centred(self, slope: np.ndarray) -> np.ndarray:
-        """Return slopes (P,) less their mean per box and axis."""
-        total = np.bincount(self.group, weights=slope, minlength=self.groups)
-        return np.asarray(slope - (total / self.members)[self.group])
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,39 +210,38 @@ class DualStart:
         floor: (R,) cost of the cheapest cells.
         target: (R,) bounds that would close the boxes.
         lam: (R,) prices of the demand.
-        share: (R, T * A) shares.
+        weight: (P,) weights of the rungs.
     """
 
     need: np.ndarray
     floor: np.ndarray
     target: np.ndarray
     lam: np.ndarray
-    share: np.ndarray
+    weight: np.ndarray
 
 
 def dual_bounds(
-    lists: LeafLists, axis: np.ndarray, axes: int, value: np.ndarray, begin: DualStart, steps: int
+    lists: LeafLists, rungs: Rungs, value: np.ndarray, begin: DualStart, steps: int
 ) -> DualBounds:
     """Raise the bounds of boxes by some steps.
 
     Args:
         lists: their leaves, at least one for each box and tree.
-        axis: (M,) axis of each condition.
-        axes: number of axes A.
+        rungs: what these ask for.
         value: (N,) leaf values of the form that each box is asked for.
         begin: where the steps begin.
         steps: how many.
     """
     r, t, n = lists.boxes, lists.trees, len(lists.leaf)
-    shares = _Shares(lists, axis, axes)
-    share = shares.normal(begin.share.reshape(-1)[shares.pairs].astype(np.float64))
+    weight = rungs.normal(begin.weight)
     starts = np.flatnonzero(np.diff(lists.place, prepend=-1))
     sizes = np.diff(np.append(starts, n))
     need, floor, target, lam = begin.need, begin.floor, begin.target, begin.lam
-    best = DualBounds(np.full(r, -np.inf), lam, shares.pairs, share, starts, np.zeros(n))
+    best = DualBounds(np.full(r, -np.inf), lam, weight, starts, np.zeros(n))
     scale = np.maximum(target - floor, TINY) / np.maximum(np.abs(need - _home(lists, value)), TINY)
+    asking = np.flatnonzero(rungs.of >= 0)
     for step in range(steps):
-        paid = np.bincount(lists.of, weights=share[shares.of] * lists.extra, minlength=n)
+        paid = np.bincount(lists.of, weights=rungs.paid(weight), minlength=n)
         score = lam[lists.box] * value - paid
         top = np.maximum.reduceat(score, starts)
         behind = np.repeat(top, sizes) - score
@@ -209,8 +250,8 @@ def dual_bounds(
         bound = floor + lam * need - top.reshape(r, t).sum(1)
         better = bound > best.bound
         best = DualBounds(
-            np.where(better, bound, best.bound), np.where(better, lam, best.lam), shares.pairs,
-            np.where(better[shares.box], share, best.share),
+            np.where(better, bound, best.bound), np.where(better, lam, best.lam),
+            np.where(better[rungs.box], weight, best.weight),
             np.where(np.repeat(better, t), chosen, best.chosen),
             np.where(better[lists.box], behind, best.spare),
         )  # fmt: skip
@@ -218,14 +259,11 @@ def dual_bounds(
             break
         taken = np.zeros(n, dtype=bool)
         taken[chosen] = True
-        slope = np.bincount(
-            shares.of, weights=taken[lists.of] * lists.extra, minlength=len(share)
-        )
-        slope = shares.centred(slope)
+        slope = rungs.crossed(rungs.of[asking[taken[lists.of[asking]]]]) * rungs.cost
         rise = (need - value[chosen].reshape(r, t).sum(1)) * scale
-        size = np.bincount(shares.box, weights=slope**2, minlength=r) + rise**2
-        go = np.maximum(target - bound, TINY) / np.maximum(size, TINY)
-        share = shares.normal(np.maximum(share + go[shares.box] * slope, 0.0))
+        size = np.bincount(rungs.box, weights=slope**2, minlength=r) + rise**2
+        go = SHRINK ** (step / steps) * np.maximum(target - bound, TINY) / np.maximum(size, TINY)
+        weight = rungs.normal(weight + go[rungs.box] * slope * rungs.cost)
         lam = np.maximum(lam + go * rise * scale, 0.0)
     return best
 
