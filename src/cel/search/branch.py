@@ -23,8 +23,8 @@ from cel.search.profiles import sums_at
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
-FIRST_STEPS = 60  # of the dual of a whole row
-STEPS = 12  # of the dual of a box
+FIRST_STEPS = 40  # of the dual of a whole row
+STEPS = 8  # of the dual of a box
 _CHUNK = 2**20  # words at a time
 _POOL = 2**26  # leaves
 
@@ -457,7 +457,7 @@ def branch_and_bound(
     *,
     nodes: int,
     expired: Callable[[], bool],
-    width: int = 16,
+    width: int = 32,
 ) -> SearchProof:
     """Return the cheapest points and proved bounds of all rows.
 

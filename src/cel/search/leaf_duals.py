@@ -23,6 +23,7 @@ from cel.search.leaf_costs import CostTable, expand
 __all__ = ["DualBounds", "DualStart", "LeafLists", "Rungs", "dual_bounds"]
 
 TINY = 1e-9
+MOMENTUM = 0.6
 SHRINK = 0.02  # of steps, from the first to the last
 
 
@@ -240,6 +241,7 @@ def dual_bounds(
     best = DualBounds(np.full(r, -np.inf), lam, weight, starts, np.zeros(n))
     scale = np.maximum(target - floor, TINY) / np.maximum(np.abs(need - _home(lists, value)), TINY)
     asking = np.flatnonzero(rungs.of >= 0)
+    unit, push = np.sqrt(rungs.cost), np.zeros(len(weight))
     for step in range(steps):
         paid = np.bincount(lists.of, weights=rungs.paid(weight), minlength=n)
         score = lam[lists.box] * value - paid
@@ -259,11 +261,12 @@ def dual_bounds(
             break
         taken = np.zeros(n, dtype=bool)
         taken[chosen] = True
-        slope = rungs.crossed(rungs.of[asking[taken[lists.of[asking]]]]) * rungs.cost
+        slope = rungs.crossed(rungs.of[asking[taken[lists.of[asking]]]]) * unit
         rise = (need - value[chosen].reshape(r, t).sum(1)) * scale
         size = np.bincount(rungs.box, weights=slope**2, minlength=r) + rise**2
         go = SHRINK ** (step / steps) * np.maximum(target - bound, TINY) / np.maximum(size, TINY)
-        weight = rungs.normal(weight + go[rungs.box] * slope * rungs.cost)
+        push = MOMENTUM * push + go[rungs.box] * slope * unit
+        weight = rungs.normal(weight + push)
         lam = np.maximum(lam + go * rise * scale, 0.0)
     return best
 
