@@ -1,10 +1,11 @@
 """Best-first branch and bound over boxes of cells, with bounds that hold for certain.
 
 A state is a box: a set of cells for each axis. Its price is at least the sum of the cheapest cells
-of its axes; what a tree sum can reach in it is at most the sum of the best leaves that the box
-meets. The same bound with one axis at a single cell tells which cells cannot be part of an answer;
-they are struck out before a box is split. States are popped in the order of their floors, the best
-ones of many rows at a time.
+of its axes. A leaf of a tree costs at least what its conditions cost in the box; leaves that cost
+too much are struck out, then those without which, or with which, the best remaining leaves of all
+trees no longer suffice, then the cells that no remaining leaf of some tree has. What is still open
+gets a Lagrangian bound (`leaf_duals`), and is split where the trees disagree most about a move.
+States are popped in the order of their floors, the best ones of many rows at a time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
-from cel.search.leaf_costs import Conditions, CostTable, expand
+from cel.search.leaf_costs import CostTable
 from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, Rungs, dual_bounds
+from cel.search.open_boxes import BoxesAtWork, LeafPool, OpenBoxes, renumber
 from cel.search.profiles import sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
@@ -26,7 +28,6 @@ TINY = 1e-9
 FIRST_STEPS = 40  # of the dual of a whole row
 STEPS = 8  # of the dual of a box
 _CHUNK = 2**20  # words at a time
-_POOL = 2**26  # leaves
 
 Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(points (R, A), rows (R,)) -> whether they keep the constraints between features, and whether
@@ -108,85 +109,6 @@ def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.nda
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class _Nodes:
-    """Open boxes: packed cells (k, bytes), rows, floors, and their leaves in the pool."""
-
-    box: np.ndarray
-    row: np.ndarray
-    floor: np.ndarray
-    start: np.ndarray
-    count: np.ndarray
-
-    def select(self, which: np.ndarray | slice) -> _Nodes:
-        return _Nodes(
-            self.box[which], self.row[which], self.floor[which], self.start[which],
-            self.count[which],
-        )  # fmt: skip
-
-    @classmethod
-    def joined(cls, parts: list[_Nodes]) -> _Nodes:
-        return cls(
-            *(
-                np.concatenate([getattr(p, name) for p in parts])
-                for name in ("box", "row", "floor", "start", "count")
-            )
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Boxes:
-    """Boxes in work: cells (R, C), rows, floors, least price per axis (R, A), leaves."""
-
-    boxes: np.ndarray
-    rows: np.ndarray
-    floor: np.ndarray
-    least: np.ndarray
-    lists: LeafLists | None
-
-    def select(self, keep: np.ndarray) -> _Boxes:
-        lists = self.lists
-        if lists is not None and not keep.all():
-            lists = lists.only(keep)
-        return _Boxes(
-            self.boxes[keep], self.rows[keep], self.floor[keep], self.least[keep], lists
-        )
-
-
-class _LeafPool:
-    """Lists of leaves that boxes left to their parts; begins with the list of all leaves."""
-
-    def __init__(self, leaves: int) -> None:
-        self.leaves = leaves
-        self.data = np.arange(max(leaves, 1), dtype=np.int32)
-        self.size = leaves
-
-    def lists(self, start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return leaves and, for each, the number of its list."""
-        at, which = expand(start, count)
-        return self.data[at].astype(np.int64), which
-
-    def put(self, leaf: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keep lists one after the other; where the pool is full they stand for all leaves."""
-        if self.size + len(leaf) > _POOL:
-            return np.zeros_like(count), np.full_like(count, self.leaves)
-        if self.size + len(leaf) > len(self.data):
-            more = np.empty(max(len(self.data), len(leaf)), dtype=np.int32)
-            self.data = np.concatenate([self.data, more])
-        self.data[self.size : self.size + len(leaf)] = leaf
-        start = self.size + np.cumsum(count) - count
-        self.size += len(leaf)
-        return start, count
-
-
-def _renumber(
-    leaf: np.ndarray, box: np.ndarray, keep: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the leaves of the boxes that a mask (R,) keeps, and their new numbers."""
-    mine = keep[box]
-    return leaf[mine], (np.cumsum(keep) - 1)[box[mine]]
-
-
 class _Search:
     """The open boxes of all rows."""
 
@@ -197,18 +119,18 @@ class _Search:
         self.begin = problem.offset[:-1]
         self.nodes = np.zeros(n, dtype=np.int64)
         self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
-        self.conditions = Conditions(problem.bits[0].boxes)
+        self.conditions = problem.bits[0].boxes.conditions
         self.table = CostTable.of(self.conditions, problem.price)
         self.value = np.stack(
             [t[b.slot] for b, t in zip(problem.bits, problem.tables, strict=True)]
         )  # (Q, L)
         self.lam = np.full(n, np.nan)  # price of the demand, of the whole row
         self.kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # row, key, weight
-        self.pool = _LeafPool(len(self.conditions.tree))
+        self.pool = LeafPool(len(self.conditions.tree))
         root = np.isfinite(problem.price)
         rows = np.arange(n)
         whole = np.zeros(n, dtype=np.int64), np.full(n, len(self.conditions.tree))
-        self.open = _Nodes(np.packbits(root, axis=1), rows, self._floors(root, rows), *whole)
+        self.open = OpenBoxes(np.packbits(root, axis=1), rows, self._floors(root, rows), *whole)
 
     def _cheapest(self, boxes: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return price (R, C) with infinity outside the boxes, and its least value per axis."""
@@ -218,7 +140,7 @@ class _Search:
     def _floors(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self._cheapest(boxes, rows)[1].sum(1))
 
-    def take(self) -> _Nodes:
+    def take(self) -> OpenBoxes:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
         nodes = self.open
         spent = self.nodes[nodes.row] >= self.limit
@@ -234,11 +156,11 @@ class _Search:
         np.add.at(self.nodes, taken.row, 1)
         return taken
 
-    def look(self, nodes: _Nodes, steps: int) -> Iterator[_Nodes]:
+    def look(self, nodes: OpenBoxes, steps: int) -> Iterator[OpenBoxes]:
         """Close boxes or split them; yield the parts that stay open."""
         boxes = np.unpackbits(nodes.box, axis=1, count=len(self.owner)).astype(bool)
         leaf, box = self.pool.lists(nodes.start, nodes.count)
-        state = _Boxes(boxes, nodes.row, nodes.floor, np.zeros((len(boxes), 0)), None)
+        state = BoxesAtWork(boxes, nodes.row, nodes.floor, np.zeros((len(boxes), 0)), None)
         for last in (False, True):
             state = self._strike(state, leaf, box, hull=not last)
             if not len(state.rows):
@@ -250,8 +172,8 @@ class _Search:
             yield from self._split(*self._bound(state, point, forms, lawful, steps))
 
     def _strike(
-        self, state: _Boxes, leaf: np.ndarray, box: np.ndarray, *, hull: bool
-    ) -> _Boxes:
+        self, state: BoxesAtWork, leaf: np.ndarray, box: np.ndarray, *, hull: bool
+    ) -> BoxesAtWork:
         """Strike out cells and leaves that no cheaper answer can have."""
         p, rows = self.problem, state.rows
         price, least = self._cheapest(state.boxes, rows)
@@ -259,8 +181,8 @@ class _Search:
         boxes = price < spare[:, self.owner] - TINY
         if p.strike is not None:
             boxes = p.strike(boxes, rows)
-        some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-        leaf, box = _renumber(leaf, box, some)
+        some = np.asarray(np.logical_or.reduceat(boxes, self.begin, axis=1).all(1))
+        leaf, box = renumber(leaf, box, some)
         boxes, rows, floor = boxes[some], rows[some], state.floor[some]
         _, least = self._cheapest(boxes, rows)
         lists = LeafLists.of_boxes(self.table, boxes, rows, least, leaf, box)
@@ -279,7 +201,7 @@ class _Search:
         if hull:
             boxes = self._hull(boxes, lists)
             alive &= np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-        return _Boxes(boxes, rows, floor, least, lists).select(alive)
+        return BoxesAtWork(boxes, rows, floor, least, lists).select(alive)
 
     def _hull(self, boxes: np.ndarray, lists: LeafLists) -> np.ndarray:
         """Strike out the cells beyond all leaves of some tree that is bound on the axis."""
@@ -298,7 +220,7 @@ class _Search:
         cell = np.arange(boxes.shape[1])
         return np.asarray(boxes & (cell >= first) & (cell <= last))
 
-    def _close(self, state: _Boxes) -> tuple[_Boxes, np.ndarray, np.ndarray, np.ndarray]:
+    def _close(self, state: BoxesAtWork) -> tuple[BoxesAtWork, np.ndarray, np.ndarray, np.ndarray]:
         """Try the cheapest point of each box; return the boxes that it does not settle.
 
         Returns:
@@ -331,8 +253,13 @@ class _Search:
         return out
 
     def _bound(
-        self, state: _Boxes, point: np.ndarray, forms: np.ndarray, lawful: np.ndarray, steps: int
-    ) -> tuple[_Boxes, np.ndarray, np.ndarray, np.ndarray]:
+        self,
+        state: BoxesAtWork,
+        point: np.ndarray,
+        forms: np.ndarray,
+        lawful: np.ndarray,
+        steps: int,
+    ) -> tuple[BoxesAtWork, np.ndarray, np.ndarray, np.ndarray]:
         """Raise the floors by the dual; return what stays open, with axes and cuts to split at.
 
         Returns:
@@ -396,7 +323,7 @@ class _Search:
         return self.lam[rows], weight
 
     def _cuts(
-        self, state: _Boxes, rungs: Rungs, dual: DualBounds
+        self, state: BoxesAtWork, rungs: Rungs, dual: DualBounds
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the axis on which the trees disagree most, and where the far part begins."""
         lists, c = state.lists, self.conditions
@@ -425,8 +352,8 @@ class _Search:
         return best, cut
 
     def _split(
-        self, state: _Boxes, point: np.ndarray, axis: np.ndarray, cut: np.ndarray
-    ) -> Iterator[_Nodes]:
+        self, state: BoxesAtWork, point: np.ndarray, axis: np.ndarray, cut: np.ndarray
+    ) -> Iterator[OpenBoxes]:
         """Yield the parts of boxes: near and far of a cut, or the point's cell, below, above."""
         lists = state.lists
         assert lists is not None
@@ -445,7 +372,7 @@ class _Search:
             child, rows = child[some], state.rows[some]
             floor = np.maximum(self._floors(child, rows), state.floor[some])
             good = floor < self.best.cost[rows] - TINY
-            yield _Nodes(
+            yield OpenBoxes(
                 np.packbits(child[good], axis=1), rows[good], floor[good], start[some][good],
                 count[some][good],
             )  # fmt: skip
@@ -468,9 +395,9 @@ def branch_and_bound(
         expired: asked between rounds; true ends the search.
         width: boxes of one row that are looked at together.
     """
-    if not len(problem.price):
-        nothing = np.zeros(0)
-        return SearchProof(best, nothing, np.zeros(0, dtype=bool), nothing.astype(np.int64))
+    n = len(problem.price)
+    if not n or not problem.bits:  # nothing is asked: the rows have it, or there are none
+        return SearchProof(best, np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64))
     search = _Search(problem, best, nodes, width)
     steps, size = FIRST_STEPS, max(1, _CHUNK // (4 * problem.bits[0].trees * search.axes))
     while not expired():
@@ -480,7 +407,7 @@ def branch_and_bound(
         parts = [search.open]
         for i in range(0, len(nodes_.row), size):
             parts += search.look(nodes_.select(slice(i, i + size)), steps)
-        search.open, steps = _Nodes.joined(parts), STEPS
+        search.open, steps = OpenBoxes.joined(parts), STEPS
     bound = np.minimum(best.cost, search.grey)
     np.minimum.at(bound, search.open.row, search.open.floor)
     open_ = np.zeros(len(bound), dtype=bool)

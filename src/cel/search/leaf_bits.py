@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["LeafBits", "LeafBoxes", "mask_starts"]
+__all__ = ["Conditions", "LeafBits", "LeafBoxes", "mask_starts"]
 
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)  # every power of two times this has other top six bits
 _TOP = np.uint64(58)
@@ -66,6 +66,11 @@ class LeafBoxes:
         """(A,) first column of each masked axis in `mask`, -1 for the others."""
         return mask_starts(self.offset, self.masked)
 
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The leaves as lists of conditions."""
+        return Conditions(self)
+
     def ranked(self, value: np.ndarray) -> np.ndarray:
         """Return places (L,) of the leaves in their trees by falling value; ties keep order."""
         order = np.lexsort((np.arange(len(value)), -value, self.tree))
@@ -79,6 +84,51 @@ def mask_starts(offset: np.ndarray, masked: np.ndarray) -> np.ndarray:
     sizes = np.where(masked, np.diff(offset), 0)
     start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     return np.asarray(np.where(masked, start, -1))
+
+
+class Conditions:
+    """The conditions of all leaves, one leaf after the other.
+
+    Attributes:
+        tree: (L,) tree of each leaf.
+        start: (L,) first condition of each leaf.
+        count: (L,) how many it has.
+        axis: (P,) axis of each condition.
+        low: (P,) first cell of a range, numbered through.
+        high: (P,) last cell of a range.
+        which: (P,) number of a set, -1 for ranges.
+        sets: for each axis with sets (axis, first number, (G, cells of the axis) bool).
+    """
+
+    def __init__(self, boxes: LeafBoxes) -> None:
+        self.boxes, self.tree = boxes, boxes.tree
+        offset, size = boxes.offset, np.diff(boxes.offset)
+        parts, numbers = [], 0
+        self.sets: list[tuple[int, int, np.ndarray]] = []
+        for a in range(len(size)):
+            low, high, mask = boxes.low[:, a], boxes.high[:, a], None
+            if boxes.masked[a]:
+                mask = boxes.mask[:, boxes.mask_start[a] : boxes.mask_start[a] + size[a]]
+                low, high = mask.argmax(1), size[a] - 1 - mask[:, ::-1].argmax(1)
+                if (mask.sum(1) == high - low + 1).all():
+                    mask = None  # every set is a range
+            full = (high - low + 1 == size[a]) if mask is None else mask.all(1)
+            leaf = np.flatnonzero(~full)
+            which = np.full(len(leaf), -1)
+            if mask is not None and len(leaf):
+                distinct, place = np.unique(mask[leaf], axis=0, return_inverse=True)
+                which = numbers + place.reshape(-1)
+                self.sets.append((a, numbers, distinct))
+                numbers += len(distinct)
+            axis = np.full(len(leaf), a)
+            parts.append((leaf, axis, offset[a] + low[leaf], offset[a] + high[leaf], which))
+        order = np.argsort(np.concatenate([p[0] for p in parts]), kind="stable")
+        leaf, self.axis, self.low, self.high, self.which = (
+            np.concatenate(p)[order] for p in zip(*parts, strict=True)
+        )
+        self.count = np.bincount(leaf, minlength=len(self.tree))
+        self.start = np.cumsum(self.count) - self.count
+        self.in_sets = numbers
 
 
 class LeafBits:

@@ -9,12 +9,13 @@ costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from cel.search.leaf_bits import LeafBoxes
+from cel.search.leaf_bits import Conditions
 
-__all__ = ["Conditions", "CostTable", "expand"]
+__all__ = ["CostTable", "expand"]
 
 
 def expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -22,51 +23,6 @@ def expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray
     which = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
     return np.arange(len(which)) - np.repeat(first - start, count), which
-
-
-class Conditions:
-    """The conditions of all leaves, one leaf after the other.
-
-    Attributes:
-        tree: (L,) tree of each leaf.
-        start: (L,) first condition of each leaf.
-        count: (L,) how many it has.
-        axis: (P,) axis of each condition.
-        low: (P,) first cell of a range, numbered through.
-        high: (P,) last cell of a range.
-        which: (P,) number of a set, -1 for ranges.
-        sets: for each axis with sets (axis, first number, (G, cells of the axis) bool).
-    """
-
-    def __init__(self, boxes: LeafBoxes) -> None:
-        self.boxes, self.tree = boxes, boxes.tree
-        offset, size = boxes.offset, np.diff(boxes.offset)
-        parts, numbers, self.sets = [], 0, []
-        for a in range(len(size)):
-            low, high, mask = boxes.low[:, a], boxes.high[:, a], None
-            if boxes.masked[a]:
-                mask = boxes.mask[:, boxes.mask_start[a] : boxes.mask_start[a] + size[a]]
-                low, high = mask.argmax(1), size[a] - 1 - mask[:, ::-1].argmax(1)
-                if (mask.sum(1) == high - low + 1).all():
-                    mask = None  # every set is a range
-            full = (high - low + 1 == size[a]) if mask is None else mask.all(1)
-            leaf = np.flatnonzero(~full)
-            which = np.full(len(leaf), -1)
-            if mask is not None and len(leaf):
-                distinct, place = np.unique(mask[leaf], axis=0, return_inverse=True)
-                which = numbers + place.reshape(-1)
-                self.sets.append((a, numbers, distinct))
-                numbers += len(distinct)
-            axis = np.full(len(leaf), a)
-            parts.append((leaf, axis, offset[a] + low[leaf], offset[a] + high[leaf], which))
-        leaf, self.axis, self.low, self.high, self.which = (
-            np.concatenate(p)[order]
-            for p in zip(*parts, strict=True)
-            for order in [np.argsort(np.concatenate([q[0] for q in parts]), kind="stable")]
-        )
-        self.count = np.bincount(leaf, minlength=len(self.tree))
-        self.start = np.cumsum(self.count) - self.count
-        self.in_sets = numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +49,7 @@ class CostTable:
         offset = conditions.boxes.offset
         up, down = np.empty_like(price), np.empty_like(price)
         best = np.empty((len(price), len(offset) - 1), dtype=np.int64)
-        for a, (b, e) in enumerate(zip(offset[:-1], offset[1:], strict=True)):
+        for a, (b, e) in enumerate(pairwise(offset)):
             part = price[:, b:e]
             best[:, a] = b + part.argmin(1)
             down[:, b:e] = np.minimum.accumulate(part, axis=1)

@@ -73,7 +73,7 @@ class CellTable:
                     open_ = open_ & (far > tolerance[column])
                 far = far / scale[column]
                 price[:, part] = np.where(open_, f.weight * far + beta, np.inf)
-                number[:, part] = np.where(own, x[:, [column]], to)
+                number[:, part] = np.where(own | ~np.isfinite(to), x[:, [column]], to)
             price[:, part] = np.where(own, 0.0, price[:, part])
         return cls(view, region, home, price, number, Legal.of(axes, region))
 

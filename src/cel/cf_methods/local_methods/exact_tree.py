@@ -28,9 +28,11 @@ class ExactTree(CellSearch):
     """The cheapest point with the wanted outcome, proved; or the proof that there is none.
 
     The problem is that of `CellSearch`: one cell per feature, a price for each. Its answers are
-    the start of a best-first branch and bound over boxes of cells: the price of a box is at least
-    that of its cheapest cells, and the trees can say at most the sum of the best leaves that it
-    meets. Cells that cannot be part of a cheaper answer are struck out before a box is split.
+    the start of a best-first branch and bound over boxes of cells. Leaves that cost more to enter
+    than the best answer so far are struck out, and the cells that only they have; the trees can
+    say at most the sum of the best leaves that are left. What a box costs at least is the larger
+    one of the price of its cheapest cells and of a Lagrangian bound in which every tree has a
+    share in the price of a move.
     When no box is left below the best answer, that answer is optimal; when none is left at all,
     the row is infeasible. When `nodes` or the time is spent, the lowest price of the open boxes is
     the bound, and the answer is `within_gap` if it is near enough.
@@ -55,6 +57,7 @@ class ExactTree(CellSearch):
     """
 
     name = "exact_tree"
+    version: ClassVar[int] = 2
     proves: ClassVar[bool] = True
     reference = "Parmentier and Vidal, ICML 2021 (the problem)"
     _test_params: ClassVar[dict[str, Any]] = {"nodes": 300}
