@@ -11,16 +11,15 @@ States are popped in the order of their floors, the best ones of many rows at a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from cel.search.box_problem import BoxProblem, SearchProof
 from cel.search.coordinate import Incumbents
-from cel.search.leaf_bits import LeafBits
 from cel.search.leaf_costs import CostTable
 from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, Rungs, dual_bounds
 from cel.search.open_boxes import BoxesAtWork, LeafPool, OpenBoxes, renumber
-from cel.search.profiles import sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
 
@@ -28,71 +27,6 @@ TINY = 1e-9
 FIRST_STEPS = 40  # of the dual of a whole row
 STEPS = 8  # of the dual of a box
 _CHUNK = 2**20  # words at a time
-
-Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""(points (R, A), rows (R,)) -> whether they keep the constraints between features, and whether
-other values of the same cells might."""
-Strike = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(boxes (R, C), rows (R,)) -> the boxes without cells that no legal point can have."""
-Blame = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(points (R, A), rows (R,)) -> axes (R, A) of the constraints that the points break."""
-
-
-@dataclass(frozen=True, eq=False)
-class BoxProblem:
-    """n rows over C cells.
-
-    Attributes:
-        offset: (A + 1,) first cell of each axis.
-        price: (n, C) price of each cell, infinite where a row may not go.
-        bits: for each form of the demand, bits with the leaves by falling value of the form.
-        tables: for each form its leaf values, as `LeafBits.table` makes them.
-        const: (n, Q) constants: a point is certainly good where every form + const >= 0.
-        slack: (Q,) a box is certainly bad where a ceiling + const + slack < 0.
-        legal: which points keep the constraints between features, or might; None: all do.
-        strike: what these constraints strike out of boxes; None: nothing.
-        blame: which axes of a point break them; one of these is split first.
-    """
-
-    offset: np.ndarray
-    price: np.ndarray
-    bits: tuple[LeafBits, ...]
-    tables: tuple[np.ndarray, ...]
-    const: np.ndarray
-    slack: np.ndarray
-    legal: Check | None = None
-    strike: Strike | None = None
-    blame: Blame | None = None
-
-    @property
-    def owner(self) -> np.ndarray:
-        """(C,) axis of each cell."""
-        return np.repeat(np.arange(len(self.offset) - 1), np.diff(self.offset))
-
-    def forms(self, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the forms (R, Q) at points (R, A)."""
-        parts = [
-            sums_at(bits, table[None], cells)[:, 0]
-            for bits, table in zip(self.bits, self.tables, strict=True)
-        ]
-        return np.asarray(np.stack(parts, 1) + self.const[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class SearchProof:
-    """What a search has proved.
-
-    Attributes:
-        best: the cheapest points.
-        bound: (n,) no answer costs less; infinite where none exists.
-        done: (n,) bool, whether the search ended by itself.
-        nodes: (n,) boxes that were looked at.
-    """
-
-    best: Incumbents
-    bound: np.ndarray
-    done: np.ndarray
-    nodes: np.ndarray
 
 
 def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
