@@ -9,6 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from cel.models import wrap
 from cel.search.branch import BoxProblem, branch_and_bound
 from cel.search.coordinate import Incumbents
+from cel.search.leaf_branch import leaf_branch_and_bound
 from cel.search.profiles import sums_at
 from cel.space import FeatureSpace
 
@@ -18,8 +19,9 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("search", [branch_and_bound, leaf_branch_and_bound])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_cheapest_point_is_found_without_a_start(kind):
+def test_the_cheapest_point_is_found_without_a_start(kind, search):
     rng = np.random.default_rng(0)
     train = rng.random((200, 3)).astype(np.float32)
     y = (train.sum(1) + 0.3 * rng.normal(size=200) > 1.5).astype(int)
@@ -36,9 +38,7 @@ def test_the_cheapest_point_is_found_without_a_start(kind):
     # rows ask for more and more: the last ones for more than any point has
     aim = np.linspace(np.quantile(sums, 0.5), sums.max() + 0.01, n)
     problem = BoxProblem(offset, price, (bits,), (table,), (base - aim)[:, None], np.array([1e-9]))
-    proved = branch_and_bound(
-        problem, Incumbents.nothing(home), nodes=100_000, expired=lambda: False
-    )
+    proved = search(problem, Incumbents.nothing(home), nodes=100_000, expired=lambda: False)
     assert proved.done.all()
     for i in range(n):
         cost = price[i, grid].sum(1)[sums - aim[i] >= 0].min(initial=np.inf)

@@ -9,7 +9,7 @@ import pytest
 from cel.search.branch import BoxProblem, ceilings
 from cel.search.coordinate import Incumbents, coordinate_search, lower
 from cel.search.leaf_bits import LeafBits, LeafBoxes
-from cel.search.profiles import Demand, profile, sums_at
+from cel.search.profiles import Demand, cell_ceilings, profile, sums_at
 
 SIZES, MASKED = (7, 6, 4), np.array([False, False, True])
 OFFSET = np.concatenate([[0], np.cumsum(SIZES)])
@@ -97,11 +97,17 @@ def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch):
             np.logical_or.accumulate(part, 1) & np.logical_or.accumulate(part[:, ::-1], 1)[:, ::-1]
         )
     wanted = np.zeros(len(boxes))
+    by_cell = np.full((len(boxes), OFFSET[-1]), -np.inf)
     for i, box in enumerate(boxes):
         here = box[GRID].all(1)
         touched = forest.leaves[here].any(0)
         for tree in (0, 1):
             wanted[i] += forest.value[0][touched & (forest.boxes.tree == tree)].max()
+        for c in np.flatnonzero(box):
+            some = forest.leaves[here & (c == GRID).any(1)].any(0)
+            by_cell[i, c] = sum(
+                forest.value[0][some & (forest.boxes.tree == t)].max() for t in (0, 1)
+            )
     problem = BoxProblem(
         OFFSET, np.zeros((40, OFFSET[-1])), (forest.bits,), (forest.tables[0],),
         np.arange(40.0)[:, None], np.array([0.5]),
@@ -110,6 +116,8 @@ def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch):
         monkeypatch.setattr("cel.search.branch._CHUNK", chunk)
         bound = ceilings(problem, boxes, np.arange(40)[::-1])
         np.testing.assert_allclose(bound, wanted + np.arange(40)[::-1] + 0.5)
+    _, cells = cell_ceilings(forest.bits, forest.tables[0], forest.bits.unions(boxes))
+    np.testing.assert_allclose(cells[boxes], by_cell[boxes])
 
 
 class _Prices:

@@ -1,32 +1,102 @@
 """Best-first branch and bound over boxes of cells, with bounds that hold for certain.
 
 A state is a box: a set of cells for each axis. Its price is at least the sum of the cheapest cells
-of its axes. A leaf of a tree costs at least what its conditions cost in the box; leaves that cost
-too much are struck out, then those without which, or with which, the best remaining leaves of all
-trees no longer suffice, then the cells that no remaining leaf of some tree has. What is still open
-gets a Lagrangian bound (`leaf_duals`), and is split where the trees disagree most about a move.
-States are popped in the order of their floors, the best ones of many rows at a time.
+of its axes; what a tree sum can reach in it is at most the sum of the best leaves that the box
+meets. The same bound with one axis at a single cell tells which cells cannot be part of an answer;
+they are struck out before a box is split. States are popped in the order of their floors, the best
+ones of many rows at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from cel.search.box_problem import BoxProblem, SearchProof
 from cel.search.coordinate import Incumbents
-from cel.search.leaf_costs import CostTable
-from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, Rungs, dual_bounds
-from cel.search.open_boxes import BoxesAtWork, LeafPool, OpenBoxes, renumber
+from cel.search.leaf_bits import LeafBits
+from cel.search.profiles import cell_ceilings, sums_at
 
 __all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
-FIRST_STEPS = 40  # of the dual of a whole row
-STEPS = 8  # of the dual of a box
+ROUNDS = 2  # times that cells are struck out before a box is split
 _CHUNK = 2**20  # words at a time
+
+Check = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""(points (R, A), rows (R,)) -> whether they keep the constraints between features, and whether
+other values of the same cells might."""
+Strike = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(boxes (R, C), rows (R,)) -> the boxes without cells that no legal point can have."""
+Blame = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(points (R, A), rows (R,)) -> axes (R, A) of the constraints that the points break."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoxProblem:
+    """n rows over C cells.
+
+    Attributes:
+        offset: (A + 1,) first cell of each axis.
+        price: (n, C) price of each cell, infinite where a row may not go.
+        bits: for each form of the demand, bits with the leaves by falling value of the form.
+        tables: for each form its leaf values, as `LeafBits.table` makes them.
+        const: (n, Q) constants: a point is certainly good where every form + const >= 0.
+        slack: (Q,) a box is certainly bad where a ceiling + const + slack < 0.
+        legal: which points keep the constraints between features, or might; None: all do.
+        strike: what these constraints strike out of boxes; None: nothing.
+        blame: which axes of a point break them; one of these is split first.
+    """
+
+    offset: np.ndarray
+    price: np.ndarray
+    bits: tuple[LeafBits, ...]
+    tables: tuple[np.ndarray, ...]
+    const: np.ndarray
+    slack: np.ndarray
+    legal: Check | None = None
+    strike: Strike | None = None
+    blame: Blame | None = None
+
+    @property
+    def owner(self) -> np.ndarray:
+        """(C,) axis of each cell."""
+        return np.repeat(np.arange(len(self.offset) - 1), np.diff(self.offset))
+
+    def forms(self, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the forms (R, Q) at points (R, A)."""
+        parts = [
+            sums_at(bits, table[None], cells)[:, 0]
+            for bits, table in zip(self.bits, self.tables, strict=True)
+        ]
+        return np.asarray(np.stack(parts, 1) + self.const[rows])
+
+    def margin(self, cells: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tell which points (R, A) are certainly good, and which may be."""
+        good, maybe = np.ones(len(cells), dtype=bool), np.ones(len(cells), dtype=bool)
+        for q, (bits, table) in enumerate(zip(self.bits, self.tables, strict=True)):
+            form = sums_at(bits, table[None], cells)[:, 0] + self.const[rows, q]
+            good &= form >= 0
+            maybe &= form + self.slack[q] >= 0
+        return good, maybe
+
+
+@dataclass(frozen=True, eq=False)
+class SearchProof:
+    """What a search has proved.
+
+    Attributes:
+        best: the cheapest points.
+        bound: (n,) no answer costs less; infinite where none exists.
+        done: (n,) bool, whether the search ended by itself.
+        nodes: (n,) boxes that were looked at.
+    """
+
+    best: Incumbents
+    bound: np.ndarray
+    done: np.ndarray
+    nodes: np.ndarray
 
 
 def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -53,18 +123,9 @@ class _Search:
         self.begin = problem.offset[:-1]
         self.nodes = np.zeros(n, dtype=np.int64)
         self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
-        self.conditions = problem.bits[0].boxes.conditions
-        self.table = CostTable.of(self.conditions, problem.price)
-        self.value = np.stack(
-            [t[b.slot] for b, t in zip(problem.bits, problem.tables, strict=True)]
-        )  # (Q, L)
-        self.lam = np.full(n, np.nan)  # price of the demand, of the whole row
-        self.kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # row, key, weight
-        self.pool = LeafPool(len(self.conditions.tree))
-        root = np.isfinite(problem.price)
-        rows = np.arange(n)
-        whole = np.zeros(n, dtype=np.int64), np.full(n, len(self.conditions.tree))
-        self.open = OpenBoxes(np.packbits(root, axis=1), rows, self._floors(root, rows), *whole)
+        self.box = np.isfinite(problem.price)
+        self.row = np.arange(n)
+        self.floor = self._floors(self.box, self.row)
 
     def _cheapest(self, boxes: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return price (R, C) with infinity outside the boxes, and its least value per axis."""
@@ -74,110 +135,77 @@ class _Search:
     def _floors(self, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self._cheapest(boxes, rows)[1].sum(1))
 
-    def take(self) -> OpenBoxes:
+    def take(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
-        nodes = self.open
-        spent = self.nodes[nodes.row] >= self.limit
-        alive = (nodes.floor < self.best.cost[nodes.row] - TINY) & ~spent
-        order = np.lexsort((nodes.floor, nodes.row))
-        order = order[(alive | spent)[order]]
-        row = nodes.row[order]
+        spent = self.nodes[self.row] >= self.limit
+        alive = (self.floor < self.best.cost[self.row] - TINY) & ~spent
+        keep = alive | spent
+        order = np.lexsort((self.floor, self.row))
+        order = order[keep[order]]
+        row = self.row[order]
         first = np.flatnonzero(np.diff(row, prepend=-1))
         rank = np.arange(len(row)) - np.repeat(first, np.diff(np.append(first, len(row))))
-        mine = alive[order] & (rank < self.width)
-        self.open = nodes.select(order[~mine])
-        taken = nodes.select(order[mine])
-        np.add.at(self.nodes, taken.row, 1)
-        return taken
+        taken = order[alive[order] & (rank < self.width)]
+        boxes, rows = self.box[taken], self.row[taken]
+        left = np.setdiff1d(order, taken, assume_unique=True)
+        self.box, self.row, self.floor = self.box[left], self.row[left], self.floor[left]
+        np.add.at(self.nodes, rows, 1)
+        return boxes, rows
 
-    def look(self, nodes: OpenBoxes, steps: int) -> Iterator[OpenBoxes]:
-        """Close boxes or split them; yield the parts that stay open."""
-        boxes = np.unpackbits(nodes.box, axis=1, count=len(self.owner)).astype(bool)
-        leaf, box = self.pool.lists(nodes.start, nodes.count)
-        state = BoxesAtWork(boxes, nodes.row, nodes.floor, np.zeros((len(boxes), 0)), None)
-        for last in (False, True):
-            state = self._strike(state, leaf, box, hull=not last)
-            if not len(state.rows):
-                return
-            assert state.lists is not None
-            leaf, box = state.lists.leaf, state.lists.box
-        state, point, forms, lawful = self._close(state)
-        if len(state.rows):
-            yield from self._split(*self._bound(state, point, forms, lawful, steps))
+    def put(self, boxes: np.ndarray, rows: np.ndarray) -> None:
+        """Open boxes that may still hold something cheaper."""
+        floor = self._floors(boxes, rows)
+        good = floor < self.best.cost[rows] - TINY
+        self.box = np.concatenate([self.box, boxes[good]])
+        self.row = np.concatenate([self.row, rows[good]])
+        self.floor = np.concatenate([self.floor, floor[good]])
 
-    def _strike(
-        self, state: BoxesAtWork, leaf: np.ndarray, box: np.ndarray, *, hull: bool
-    ) -> BoxesAtWork:
-        """Strike out cells and leaves that no cheaper answer can have."""
-        p, rows = self.problem, state.rows
-        price, least = self._cheapest(state.boxes, rows)
-        spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
-        boxes = price < spare[:, self.owner] - TINY
-        if p.strike is not None:
-            boxes = p.strike(boxes, rows)
-        some = np.asarray(np.logical_or.reduceat(boxes, self.begin, axis=1).all(1))
-        leaf, box = renumber(leaf, box, some)
-        boxes, rows, floor = boxes[some], rows[some], state.floor[some]
-        _, least = self._cheapest(boxes, rows)
-        lists = LeafLists.of_boxes(self.table, boxes, rows, least, leaf, box)
-        lists.number(self.conditions.tree)
-        spare = self.best.cost[rows] - least.sum(1)
-        lists = lists.keep((lists.cost < spare[lists.box] - TINY) & np.isfinite(lists.cost))
-        alive = np.ones(len(rows), dtype=bool)
-        for q, values in enumerate(self.value):
-            value = values[lists.leaf]
-            top = lists.best(value)
-            high = top.sum(1) + p.const[rows, q] + p.slack[q]
-            alive &= high >= 0  # minus infinity where a tree has no leaf left
-            high = np.where(np.isfinite(high), high, 0.0)
-            lists = lists.keep(high[lists.box] - top.reshape(-1)[lists.place] + value >= 0)
-        alive &= np.isfinite(lists.best(np.zeros(len(lists.leaf)))).all(1)
-        if hull:
-            boxes = self._hull(boxes, lists)
-            alive &= np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-        return BoxesAtWork(boxes, rows, floor, least, lists).select(alive)
+    def strike(
+        self, boxes: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what is left of boxes, their rows, and the ceilings (R, C) of their cells."""
+        p = self.problem
+        for _ in range(ROUNDS):
+            price, least = self._cheapest(boxes, rows)
+            spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
+            boxes = price < spare[:, self.owner] - TINY
+            if p.strike is not None:
+                boxes = p.strike(boxes, rows)
+            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+            boxes, rows = boxes[some], rows[some]
+            if not len(rows):
+                break
+            before = boxes.sum()
+            high = np.full(boxes.shape, np.inf)
+            for q, (bits, table) in enumerate(zip(p.bits, p.tables, strict=True)):
+                _, cells = cell_ceilings(bits, table, bits.unions(boxes))
+                high = np.minimum(high, cells + (p.const[rows, q] + p.slack[q])[:, None])
+            boxes = boxes & (high >= 0)
+            some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+            boxes, rows, high = boxes[some], rows[some], high[some]
+            if boxes.sum() > 0.8 * before:
+                break
+        if not len(rows):
+            return boxes, rows, np.zeros(boxes.shape)
+        return boxes, rows, high
 
-    def _hull(self, boxes: np.ndarray, lists: LeafLists) -> np.ndarray:
-        """Strike out the cells beyond all leaves of some tree that is bound on the axis."""
-        c, shape = self.conditions, (lists.boxes, lists.trees, self.axes)
-        number = c.which[lists.at] < 0
-        at = lists.at[number]
-        key = lists.place[lists.of[number]] * self.axes + c.axis[at]
-        leaves = np.bincount(lists.place, minlength=shape[0] * shape[1]).reshape(*shape[:2], 1)
-        bound = np.bincount(key, minlength=int(np.prod(shape))).reshape(shape) == leaves
-        low = np.full(shape, boxes.shape[1])
-        np.minimum.at(low.reshape(-1), key, c.low[at])
-        high = np.full(shape, -1)
-        np.maximum.at(high.reshape(-1), key, c.high[at])
-        first = np.where(bound, low, -1).max(1)[:, self.owner]
-        last = np.where(bound, high, boxes.shape[1]).min(1)[:, self.owner]
-        cell = np.arange(boxes.shape[1])
-        return np.asarray(boxes & (cell >= first) & (cell <= last))
-
-    def _close(self, state: BoxesAtWork) -> tuple[BoxesAtWork, np.ndarray, np.ndarray, np.ndarray]:
-        """Try the cheapest point of each box; return the boxes that it does not settle.
-
-        Returns:
-            (the boxes, their points (R, A), the forms there (R, Q), whether these are legal).
-        """
-        p, rows = self.problem, state.rows
-        price, least = self._cheapest(state.boxes, rows)
+    def close(
+        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Try the cheapest point of each box; return the boxes that it does not settle."""
+        price, least = self._cheapest(boxes, rows)
         point = self._points(price)
-        forms = p.forms(point, rows)
-        good, maybe = (forms >= 0).all(1), (forms + p.slack >= 0).all(1)
-        legal, might = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
-        if p.legal is not None:
-            legal, might = p.legal(point, rows)
-        good, maybe = good & legal, maybe & might
+        good, maybe = self.problem.margin(point, rows)
+        if self.problem.legal is not None:
+            legal, might = self.problem.legal(point, rows)
+            good, maybe = good & legal, maybe & might
         cost = least.sum(1)
         self.best.offer(rows[good], point[good], cost[good])
-        single = (np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) == 1).all(1)
+        single = (np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) == 1).all(1)
         hidden = maybe & ~good & single
         np.minimum.at(self.grey, rows[hidden], cost[hidden])
-        floor = np.maximum(state.floor, cost)
-        left = ~good & ~single & (floor < self.best.cost[rows] - TINY)
-        kept = replace(state, floor=floor).select(left)
-        return kept, point[left], forms[left], legal[left]
+        left = ~good & ~single
+        return boxes[left], rows[left], high[left], point[left]
 
     def _points(self, price: np.ndarray) -> np.ndarray:
         """Return the cheapest cell of each axis (R, A); ties go to the earlier one."""
@@ -186,130 +214,23 @@ class _Search:
             out[:, a] = b + price[:, b:e].argmin(1)
         return out
 
-    def _bound(
-        self,
-        state: BoxesAtWork,
-        point: np.ndarray,
-        forms: np.ndarray,
-        lawful: np.ndarray,
-        steps: int,
-    ) -> tuple[BoxesAtWork, np.ndarray, np.ndarray, np.ndarray]:
-        """Raise the floors by the dual; return what stays open, with axes and cuts to split at.
-
-        Returns:
-            (the boxes, their points (R, A), axes (R,), cells (R,) where the far part begins, -1
-            for a split around the point).
-        """
-        p, rows, lists = self.problem, state.rows, state.lists
-        assert lists is not None
-        form = forms.argmin(1)
-        value = self.value[form[lists.box], lists.leaf]
-        need = -(p.const[rows, form] + p.slack[form])
-        price, _ = self._cheapest(state.boxes, rows)
-        dearest = np.maximum.reduceat(np.where(np.isfinite(price), price, -np.inf), self.begin, 1)
-        limit = np.minimum(self.best.cost[rows], dearest.sum(1) + 1.0)
-        floor = state.least.sum(1)
-        rungs = self._rungs(lists, rows)
-        start, weight = self._start(rungs, rows)
-        fresh = np.isnan(start)
-        short = np.maximum(-forms[np.arange(len(rows)), form], 1e-3)
-        start = np.where(fresh, np.maximum(limit - floor, TINY) / short, start)
-        begin = DualStart(need, floor, limit, start, weight)
-        dual = dual_bounds(lists, rungs, value, begin, steps)
-        if fresh.any():
-            self.lam[rows[fresh]] = dual.lam[fresh]
-            mine = fresh[rungs.box]
-            self.kept.append((rows[rungs.box[mine]], rungs.key[mine], dual.weight[mine]))
-        bound = dual.bound - TINY * (1 + np.abs(dual.bound))
-        lists = lists.keep(bound[lists.box] + dual.spare < limit[lists.box] - TINY)
-        state = replace(state, floor=np.maximum(state.floor, bound))
-        axis_, cut = self._cuts(state, rungs, dual)
-        around = (forms + p.slack >= 0).all(1) & ~lawful
-        if p.blame is not None and around.any():
-            several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
-            blamed = p.blame(point, rows) & several
-            use = around & blamed.any(1)
-            axis_, cut = np.where(use, blamed.argmax(1), axis_), np.where(use, -1, cut)
-        left = bound < limit - TINY
-        return replace(state, lists=lists).select(left), point[left], axis_[left], cut[left]
-
-    def _rungs(self, lists: LeafLists, rows: np.ndarray) -> Rungs:
-        c = self.conditions
-        axis = c.axis[lists.at]
-        home = self.table.best[rows[lists.box[lists.of]], axis]
-        side = np.where(c.which[lists.at] >= 0, 0, np.sign(lists.cell - home))
-        return Rungs(lists, axis, self.axes, side, len(self.owner))
-
-    def _start(self, rungs: Rungs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return prices of the demand and weights of rungs: those of the whole row, or equal."""
-        weight = rungs.cost.copy()
-        if self.kept:
-            if len(self.kept) > 1:  # rows in their order, keys of a row ascending
-                parts = [np.concatenate(p) for p in zip(*self.kept, strict=True)]
-                order = np.lexsort((parts[1], parts[0]))
-                self.kept = [(parts[0][order], parts[1][order], parts[2][order])]
-            row, key, known = self.kept[0]
-            size = np.int64(3 * len(self.conditions.tree) * self.axes * (len(self.owner) + 1))
-            have = row * size + key
-            mine = rows[rungs.box] * size + rungs.key
-            at = np.minimum(np.searchsorted(have, mine), len(have) - 1)
-            weight = np.where(have[at] == mine, known[at], 0.01 * weight)
-        return self.lam[rows], weight
-
-    def _cuts(
-        self, state: BoxesAtWork, rungs: Rungs, dual: DualBounds
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the axis on which the trees disagree most, and where the far part begins."""
-        lists, c = state.lists, self.conditions
-        assert lists is not None
-        r, a = lists.boxes, self.axes
-        taken = np.zeros(len(lists.leaf), dtype=bool)
-        taken[dual.chosen] = True
-        asks = np.flatnonzero(taken[lists.of] & (rungs.of >= 0))
-        at, box = lists.at[asks], lists.box[lists.of[asks]]
-        axis, extra = c.axis[at], lists.extra[asks]
-        paid = rungs.paid(dual.weight)[asks]
-        wanted = np.zeros((r, a))
-        np.maximum.at(wanted, (box, axis), extra)
-        spread = np.bincount(box * a + axis, weights=paid, minlength=r * a).reshape(r, a)
-        score = wanted - spread
-        concerned = np.bincount(
-            lists.box[lists.of] * a + c.axis[lists.at], minlength=r * a
-        ).reshape(r, a)
-        score = np.where(score > TINY, 1.0 + score, concerned / (1.0 + concerned.sum(1))[:, None])
-        several = np.add.reduceat(state.boxes, self.begin, axis=1, dtype=np.int64) > 1
-        best = np.where(several, score, -1.0).argmax(1)
-        here = (axis == best[box]) & (c.which[at] < 0)
-        order = np.lexsort((paid[here], box[here]))  # the heaviest demand comes last
-        cut = np.full(r, -1)
-        cut[box[here][order]] = lists.cell[asks][here][order]
-        return best, cut
-
-    def _split(
-        self, state: BoxesAtWork, point: np.ndarray, axis: np.ndarray, cut: np.ndarray
-    ) -> Iterator[OpenBoxes]:
-        """Yield the parts of boxes: near and far of a cut, or the point's cell, below, above."""
-        lists = state.lists
-        assert lists is not None
-        start, count = self.pool.put(lists.leaf, np.bincount(lists.box, minlength=lists.boxes))
+    def split(
+        self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray, point: np.ndarray
+    ) -> None:
+        """Split the axis whose cheapest cell promises least: stay, below it, above it."""
+        several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
+        promise = np.where(several, np.take_along_axis(high, point, 1), np.inf)
+        if self.problem.blame is not None:
+            blamed = self.problem.blame(point, rows) & several
+            promise = np.where(blamed, promise - 1e6, promise)
+        axis = promise.argmin(1)
         at = np.take_along_axis(point, axis[:, None], 1)
-        to, cell = cut[:, None], np.arange(state.boxes.shape[1])
+        cell = np.arange(boxes.shape[1])
         own = self.owner == axis[:, None]
-        at_all = to < 0
-        far = np.where(to > at, cell >= to, cell <= to)
-        for part in (
-            np.where(at_all, cell == at, far), np.where(at_all, cell < at, ~far),
-            at_all & (cell > at),
-        ):  # fmt: skip
-            child = state.boxes & (~own | part)
+        for part in (cell == at, cell < at, cell > at):
+            child = boxes & (~own | part)
             some = (child & own).any(1)
-            child, rows = child[some], state.rows[some]
-            floor = np.maximum(self._floors(child, rows), state.floor[some])
-            good = floor < self.best.cost[rows] - TINY
-            yield OpenBoxes(
-                np.packbits(child[good], axis=1), rows[good], floor[good], start[some][good],
-                count[some][good],
-            )  # fmt: skip
+            self.put(child[some], rows[some])
 
 
 def branch_and_bound(
@@ -318,7 +239,7 @@ def branch_and_bound(
     *,
     nodes: int,
     expired: Callable[[], bool],
-    width: int = 32,
+    width: int = 16,
 ) -> SearchProof:
     """Return the cheapest points and proved bounds of all rows.
 
@@ -329,22 +250,20 @@ def branch_and_bound(
         expired: asked between rounds; true ends the search.
         width: boxes of one row that are looked at together.
     """
-    n = len(problem.price)
-    if not n or not problem.bits:  # nothing is asked: the rows have it, or there are none
-        return SearchProof(best, np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64))
     search = _Search(problem, best, nodes, width)
-    steps, size = FIRST_STEPS, max(1, _CHUNK // (4 * problem.bits[0].trees * search.axes))
     while not expired():
-        nodes_ = search.take()
-        if not len(nodes_.row):
+        boxes, rows = search.take()
+        if not len(rows):
             break
-        parts = [search.open]
-        for i in range(0, len(nodes_.row), size):
-            parts += search.look(nodes_.select(slice(i, i + size)), steps)
-        search.open, steps = OpenBoxes.joined(parts), STEPS
+        size = max(1, _CHUNK // 64 // max(len(search.owner), 1) + 64)
+        for i in range(0, len(rows), size):
+            part = slice(i, i + size)
+            struck, their, high = search.strike(boxes[part], rows[part])
+            if len(their):
+                search.split(*search.close(struck, their, high))
     bound = np.minimum(best.cost, search.grey)
-    np.minimum.at(bound, search.open.row, search.open.floor)
+    np.minimum.at(bound, search.row, search.floor)
     open_ = np.zeros(len(bound), dtype=bool)
-    open_[search.open.row[search.open.floor < best.cost[search.open.row] - TINY]] = True
+    open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
     done = ~open_ & (search.grey >= best.cost - TINY)
     return SearchProof(best, bound * (1 - 1e-12), done, search.nodes)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["Conditions", "LeafBits", "LeafBoxes", "mask_starts"]
+__all__ = ["LeafBits", "LeafBoxes", "LeafConditions", "mask_starts"]
 
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)  # every power of two times this has other top six bits
 _TOP = np.uint64(58)
@@ -67,9 +67,9 @@ class LeafBoxes:
         return mask_starts(self.offset, self.masked)
 
     @cached_property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> LeafConditions:
         """The leaves as lists of conditions."""
-        return Conditions(self)
+        return LeafConditions(self)
 
     def ranked(self, value: np.ndarray) -> np.ndarray:
         """Return places (L,) of the leaves in their trees by falling value; ties keep order."""
@@ -86,7 +86,7 @@ def mask_starts(offset: np.ndarray, masked: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(masked, start, -1))
 
 
-class Conditions:
+class LeafConditions:
     """The conditions of all leaves, one leaf after the other.
 
     Attributes:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cel.search.leaf_bits import Conditions
+from cel.search.leaf_bits import LeafConditions
 
 __all__ = ["CostTable", "expand"]
 
@@ -37,14 +37,14 @@ class CostTable:
         down: (n, C) the least price of the cells up to each one, in its axis.
     """
 
-    conditions: Conditions
+    conditions: LeafConditions
     price: np.ndarray
     best: np.ndarray
     up: np.ndarray
     down: np.ndarray
 
     @classmethod
-    def of(cls, conditions: Conditions, price: np.ndarray) -> CostTable:
+    def of(cls, conditions: LeafConditions, price: np.ndarray) -> CostTable:
         """Prepare the prices of some rows."""
         offset = conditions.boxes.offset
         up, down = np.empty_like(price), np.empty_like(price)

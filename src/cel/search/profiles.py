@@ -8,7 +8,7 @@ import numpy as np
 
 from cel.search.leaf_bits import LeafBits
 
-__all__ = ["Demand", "profile", "sums_at"]
+__all__ = ["Demand", "cell_ceilings", "profile", "sums_at"]
 
 _CHUNK = 2**18  # pieces of one pass: what they make of a point stays in the cache
 
@@ -90,6 +90,42 @@ def _profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarra
         along -= np.repeat(start, sizes, axis=1)
         out[:, :, h] = along
     return out
+
+
+def cell_ceilings(
+    bits: LeafBits, table: np.ndarray, unions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return upper bounds of a sum in boxes, as a whole and with one axis at a single cell.
+
+    Args:
+        bits: bits with the leaves by falling value.
+        table: (slots,) leaf values.
+        unions: (R, A, T W) leaves that some cell of each axis of the boxes allows.
+
+    Returns:
+        ((R,) of the boxes, (R, C) of the boxes with the axis of each cell at that cell alone).
+    """
+    others, meet = _all_but_one(unions)
+    steps, n = bits.steps, len(unions)
+    best = table[bits.find(meet)]  # (R, T)
+    total = best.sum(1)
+    seen = others.reshape(n, -1, bits.per_tree)[:, steps.place].reshape(n, -1)
+    seen &= steps.words
+    value = table[bits.find(seen, steps.tree)]
+    along = np.zeros((n, len(bits.words)))
+    if steps.count:
+        jump = value[:, : steps.count] - value[:, steps.before]
+        along[:, steps.at] = np.add.reduceat(jump, steps.starts, axis=1)
+        # An axis begins at the first pieces of the trees that it matters to.
+        first = value[:, steps.count :] - best[:, steps.tree[steps.count :]]
+        axis, begins = np.unique(steps.axis[steps.count :], return_index=True)
+        along[:, bits.boxes.offset[axis]] += np.add.reduceat(first, begins, axis=1)
+    np.cumsum(along, axis=1, out=along)
+    offset = bits.boxes.offset
+    before = np.zeros((n, len(offset) - 1))
+    before[:, 1:] = along[:, offset[1:-1] - 1]
+    along += np.repeat(total[:, None] - before, np.diff(offset), axis=1)
+    return total, along
 
 
 def _all_but_one(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

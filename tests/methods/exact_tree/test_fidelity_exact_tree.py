@@ -88,12 +88,14 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_costs_equal_enumeration_of_all_cells(kind, classes, deviation):
+def test_costs_equal_enumeration_of_all_cells(kind, classes, bounds, deviation):
     model, train = ensemble(KINDS[kind](), classes)
     x = train[model.predict(train) != 1][:12]
-    result = ExactTree(wrap(model, space=SPACE)).fit(train).explain(x, 1)
+    method = ExactTree(wrap(model, space=SPACE), bounds=bounds)
+    result = method.fit(train).explain(x, 1)
     scale = mad_scale(train, SPACE)
     best = np.array([brute_force(model, row, 1, scale) for row in x])
     found = np.isfinite(best)
@@ -119,7 +121,8 @@ RULED = FeatureSpace(
 )
 
 
-def test_relations_and_implications_are_exact(deviation):
+@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+def test_relations_and_implications_are_exact(bounds, deviation):
     """With `b <= e` between whole numbers and `c = w` only with `f = on`."""
     rng = np.random.default_rng(5)
     train = rows(300, 4)[:, :5]
@@ -129,7 +132,7 @@ def test_relations_and_implications_are_exact(deviation):
     y = (train[:, 1] + train[:, 4] + 0.5 * train[:, 0] > 1.1).astype(int)
     model = RandomForestClassifier(5, max_depth=3, random_state=0).fit(train, y)
     x = train[model.predict(train) == 0][:10]
-    result = ExactTree(wrap(model, space=RULED)).fit(train).explain(x, 1)
+    result = ExactTree(wrap(model, space=RULED), bounds=bounds).fit(train).explain(x, 1)
     scale = mad_scale(train, RULED)
     tenths = np.float32(0.1) * np.arange(11, dtype=np.float32)
     best = []
@@ -159,13 +162,14 @@ def test_relations_and_implications_are_exact(deviation):
     )
 
 
-def test_rows_are_infeasible_exactly_when_no_cell_will_do(deviation):
+@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+def test_rows_are_infeasible_exactly_when_no_cell_will_do(bounds, deviation):
     model, train = ensemble(KINDS["forest"]())
     space = SPACE.with_changes(
         a={"direction": "down"}, c={"mutable": False}, d={"direction": "up"}
     )
     x = train[model.predict(train) == 0][:40]
-    result = ExactTree(wrap(model, space=space)).fit(train).explain(x, 1)
+    result = ExactTree(wrap(model, space=space), bounds=bounds).fit(train).explain(x, 1)
 
     def allowed(row):
         def keep(p):
@@ -180,13 +184,14 @@ def test_rows_are_infeasible_exactly_when_no_cell_will_do(deviation):
     deviation.rows(wrong, oracle="enumeration of all cells")
 
 
+@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
 @pytest.mark.parametrize("nodes", [1, 10, 100])
-def test_bounds_never_exceed_the_optimum(nodes, deviation):
+def test_bounds_never_exceed_the_optimum(nodes, bounds, deviation):
     """At every node limit the bound is at most the cost that enumeration finds."""
     model, train = ensemble(KINDS["forest"](), seed=3)
     x = train[model.predict(train) == 0][:10]
     wrapped, scale = wrap(model, space=SPACE), mad_scale(train, SPACE)
-    result = ExactTree(wrapped, nodes=nodes).fit(train).explain(x, 1)
+    result = ExactTree(wrapped, nodes=nodes, bounds=bounds).fit(train).explain(x, 1)
     best = np.array([brute_force(model, row, 1, scale) for row in x])
     over = np.maximum(result.bound - best, 0.0)
     deviation(over, oracle="enumeration of all cells", limit=1e-6, unit="bound above optimum")

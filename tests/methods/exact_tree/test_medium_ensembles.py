@@ -144,18 +144,20 @@ def test_costs_equal_scip(make, deviation):
             return model.learning_rate * trees[number].tree_.value[node][0][0]
 
         goal = MARGIN - prior
-    result = ExactTree(wrap(model, space=SPACE), nodes=4000).fit(train).explain(x, 1)
+    wrapped = wrap(model, space=SPACE)
+    solved = [by_scip(trees, gain, goal, row, scale) for row in x]
     ours, best = [], []
-    for i, row in enumerate(x):
-        status, cost = by_scip(trees, gain, goal, row, scale)
-        if result.status[i] == "infeasible":
-            assert status == "infeasible", i
-        elif result.proof[i] == "optimal" and status == "optimal":
-            ours.append(result.bound[i])
-            best.append(cost)
-        elif np.isfinite(cost):
-            assert result.bound[i] <= cost + 1e-4
-    assert len(ours) >= 6
+    for bounds in ("boxes", "leaves"):
+        result = ExactTree(wrapped, nodes=4000, bounds=bounds).fit(train).explain(x, 1)
+        for i, (status, cost) in enumerate(solved):
+            if result.status[i] == "infeasible":
+                assert status == "infeasible", i
+            elif result.proof[i] == "optimal" and status == "optimal":
+                ours.append(result.bound[i])
+                best.append(cost)
+            elif np.isfinite(cost):
+                assert result.bound[i] <= cost + 1e-4
+    assert len(ours) >= 12
     deviation.absolute(ours, best, oracle="SCIP", limit=1e-4)
 
 

@@ -90,11 +90,12 @@ def test_planted_answers_are_never_called_impossible(name, deviation):
             continue
         row, planted = x[start[seed % len(start)]], x[end[seed % len(end)]]
         space = space_between(row, planted)
-        method = ExactTree(wrap(model, space=space), nodes=200).fit(x)
-        result = method.explain(row[None], 1)
-        seen += 1
-        wrong += result.status[0] == "infeasible"
-        found += bool(result.found[0])
-    assert seen >= 100
+        wrapped = wrap(model, space=space)
+        for bounds in ("boxes", "leaves"):
+            result = ExactTree(wrapped, nodes=200, bounds=bounds).fit(x).explain(row[None], 1)
+            seen += 1
+            wrong += result.status[0] == "infeasible"
+            found += bool(result.found[0])
+    assert seen >= 200
     assert found == seen - wrong
     deviation.rows(wrong, oracle="planted answer")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
 from cel.search.branch import SearchProof, branch_and_bound
+from cel.search.leaf_branch import leaf_branch_and_bound
 from cel.space import FeatureSpace
 
 __all__ = ["ExactTree"]
@@ -28,11 +29,9 @@ class ExactTree(CellSearch):
     """The cheapest point with the wanted outcome, proved; or the proof that there is none.
 
     The problem is that of `CellSearch`: one cell per feature, a price for each. Its answers are
-    the start of a best-first branch and bound over boxes of cells. Leaves that cost more to enter
-    than the best answer so far are struck out, and the cells that only they have; the trees can
-    say at most the sum of the best leaves that are left. What a box costs at least is the larger
-    one of the price of its cheapest cells and of a Lagrangian bound in which every tree has a
-    share in the price of a move.
+    the start of a best-first branch and bound over boxes of cells: the price of a box is at least
+    that of its cheapest cells, and the trees can say at most the sum of the best leaves that it
+    meets. Cells that cannot be part of a cheaper answer are struck out before a box is split.
     When no box is left below the best answer, that answer is optimal; when none is left at all,
     the row is infeasible. When `nodes` or the time is spent, the lowest price of the open boxes is
     the bound, and the answer is `within_gap` if it is near enough.
@@ -44,6 +43,10 @@ class ExactTree(CellSearch):
     Args:
         model: a wrapped tree ensemble, see `cel.models.trees`.
         nodes: most boxes per row.
+        bounds: "boxes": the best leaves that a box meets, and the price of its cheapest cells;
+            "leaves": also what leaves cost to enter, and a Lagrangian bound in which every tree
+            has a share in the price of a move. The second kind needs far fewer boxes; among
+            equally cheap answers it may give another one.
         gap: share by which a cost may exceed its bound and still count as `within_gap`.
         beta: price of changing a feature at all.
         starts: first moves that the search before the proof follows.
@@ -57,7 +60,6 @@ class ExactTree(CellSearch):
     """
 
     name = "exact_tree"
-    version: ClassVar[int] = 2
     proves: ClassVar[bool] = True
     reference = "Parmentier and Vidal, ICML 2021 (the problem)"
     _test_params: ClassVar[dict[str, Any]] = {"nodes": 300}
@@ -67,6 +69,7 @@ class ExactTree(CellSearch):
         model: Any,
         *,
         nodes: int = 2000,
+        bounds: Literal["boxes", "leaves"] = "boxes",
         gap: float = 0.05,
         beta: float = 0.05,
         starts: int = 6,
@@ -75,7 +78,7 @@ class ExactTree(CellSearch):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, beta=beta, starts=starts, steps=steps, donors=donors, **options)
-        self.nodes, self.gap = nodes, gap
+        self.nodes, self.bounds, self.gap = nodes, bounds, gap
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         check_positive(self, "nodes", "starts", "steps", "donors")
@@ -118,6 +121,5 @@ class ExactTree(CellSearch):
     ) -> SearchProof:
         found = self._search(view, group, table)
         problem = box_problem(view, group, table)
-        return branch_and_bound(
-            problem, found, nodes=self.nodes, expired=lambda: query.budget.expired
-        )
+        search = leaf_branch_and_bound if self.bounds == "leaves" else branch_and_bound
+        return search(problem, found, nodes=self.nodes, expired=lambda: query.budget.expired)
