@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from cel.benchmark import load_suite
+from cel.report.gathered import read_shipped, shipped_suites
 from cel.report.html import page_html
 from cel.report.page_data import page_data
 from cel.report.paper_tables import paper_tables
@@ -31,6 +33,8 @@ VIEWS = {
 }  # fmt: skip
 CHARTS = {"overview": 1, "leaderboard": 2, "tradeoffs": 3, "time": 1, "coverage": 1, "fairness": 1}
 WIDTHS = (390, 1024, 1440)
+ROWLESS = {"rows", "fairness"}  # shipped scores come without single rows
+LARGEST = 16 * 2**20  # bytes of a page that is still quick to open
 
 # Charts whose texts lie on each other or outside, and parts of cards that leave them.
 GEOMETRY = """() => {
@@ -568,3 +572,64 @@ def test_what_is_shown_can_be_taken_away(watched, tmp_path):
     waiting.value.save_as(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert panel is not None
+
+
+# -- shipped scores: `cel report --shipped paper|standard|quick` ---------------------------------
+
+
+@pytest.fixture(scope="module", params=["quick", "standard", "paper"])
+def shipped(request, tmp_path_factory):
+    """Name of a suite, its scores and their page."""
+    run = read_shipped(request.param)
+    page = tmp_path_factory.mktemp(request.param) / "index.html"
+    text = page_html(page_data(run, paper_tables(run.scores, run.cells)))
+    page.write_text(text, encoding="utf8")
+    return request.param, run, page
+
+
+@pytest.mark.slow
+def test_every_suite_has_shipped_scores():
+    assert {"quick", "standard", "paper"} <= set(shipped_suites())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_view_of_shipped_scores_opens(browser, shipped, width):
+    name, run, page = shipped
+    assert page.stat().st_size < LARGEST
+    seen = Watched(browser, page, width, "dark" if width == 1024 else "light")
+    for view, text in VIEWS.items():
+        panel = seen.open(view) if view not in ROWLESS else seen.page.locator(f"#panel-{view}")
+        if view in ROWLESS:
+            seen.page.click(f"#tab-{view}")
+            assert panel.inner_text().strip(), view
+            continue
+        assert text in panel.inner_text(), view
+        assert panel.locator("svg.chart").count() >= min(CHARTS.get(view, 0), 1), view
+        assert seen.page.evaluate(GEOMETRY) == [], view
+    told = seen.open("overview").inner_text()
+    assert f"Suite “{name}”" in told
+    assert f"on {run.scores['dataset'].nunique()} datasets" in told
+    assert "undefined" not in told
+    assert "NaN" not in told
+    seen.check()
+
+
+@pytest.mark.slow
+def test_every_shipped_line_is_on_the_board(browser, shipped):
+    name, run, page = shipped
+    seen = Watched(browser, page)
+    panel = seen.open("leaderboard")
+    shown = set()
+    for paradigm in seen.page.evaluate("D.paradigms"):
+        shown |= set(panel.locator(f"#board-{paradigm} tbody th").all_inner_texts())
+    titles = seen.page.evaluate(
+        """() => D.methods.filter((m) => CELLS.method.some((n, i) =>
+             n === m.name && (at("success", i) || 0) > 0)).map((m) => m.title)"""
+    )
+    assert set(titles) - shown == set(), "who answered anything anywhere has a rank"
+    labels = {m.label for m in load_suite(name).methods}
+    assert set(run.scores["method"]) <= labels
+    covered = seen.open("coverage").locator("#coverage-table tbody tr").count()
+    assert covered == run.scores["method"].nunique()
+    seen.check()

@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from cel.benchmark import summarise
 from cel.cli import app
 from cel.report import write_report
-from cel.report.latex import escape, number, shown
+from cel.report.gathered import read_shipped
+from cel.report.latex import escape, number, shown, to_latex
+from cel.report.paper_latex import tables_to_latex
+from cel.report.paper_tables import paper_tables
 
 HELPERS = Path(__file__).parents[1] / "browser"
 DOCUMENT = r"""\documentclass[twocolumn]{article}
@@ -84,3 +88,25 @@ def test_tables_and_figures_compile(written):
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull" not in done.stdout
     assert (written / "document.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+def test_shipped_tables_compile_and_none_is_longer_than_its_page(tmp_path):
+    run = read_shipped("standard")
+    (tmp_path / "tables.tex").write_text(tables_to_latex(paper_tables(run.scores, run.cells)))
+    text = to_latex(summarise(run.scores), suite="standard")
+    (tmp_path / "scores.tex").write_text(text)
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(set(labels)) == len(labels) > 4
+    without_figure = re.sub(r"\\begin\{figure.*", "", DOCUMENT).replace(
+        "\\begin{document}", "\\extrafloats{500}\\begin{document}"
+    )
+    (tmp_path / "document.tex").write_text(without_figure)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, errors="replace"
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Float too large" not in done.stdout
+    assert "Overfull" not in done.stdout

@@ -27,6 +27,7 @@ HEAD = (
     "% the column Valid., Found or Success.\n"
 )
 DEFAULT = ["success", "mae", "sparsity", "l2_hamming", "log_density", "lof", "ms_per_row"]
+MOST_LINES = 44  # of a table that fits on a page
 _ARROWS = {"higher": r"\,$\uparrow$", "lower": r"\,$\downarrow$"}
 
 
@@ -96,7 +97,7 @@ def number(mean: float, std: float, *, best: bool = False) -> str:
 def to_latex(
     summary: pd.DataFrame, metrics: list[str] | None = None, caption: str = "", suite: str = ""
 ) -> str:
-    """Return a table of datasets and methods against metrics, one per model.
+    """Return a table of datasets and methods against metrics, one per model and page.
 
     Args:
         summary: as returned by `cel.benchmark.summarise`.
@@ -121,31 +122,58 @@ def to_latex(
 
 
 def _one(summary: pd.DataFrame, metrics: list[str], caption: str, label: str) -> str:
+    """The table of one model, as many parts as it takes pages."""
     titles = [escape(metric_info(m).title) + _ARROWS.get(metric_info(m).better, "")
               for m in metrics]  # fmt: skip
     folds = int(summary["folds"].max())
     over = f"mean and sample standard deviation over {folds} folds" if folds > 1 else "one fold"
-    lines = [
-        r"\begin{table*}[ht]",
-        r"\centering\small",
-        rf"\caption{{{escape(caption)}: {over}.}}",
-        rf"\label{{tab:{label}}}",
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{ll{'r' * len(metrics)}}}",
-        r"\toprule",
-        " & ".join(["Dataset", "Method", *titles]) + r" \\",
-    ]
-    for dataset, part in summary.groupby("dataset"):
-        lines.append(r"\midrule")
-        best = {m: _best(part[part["metric"] == m], m) for m in metrics}
-        by_method = {str(m): rows for m, rows in part.groupby("method")}
-        for i, method in enumerate(method_order(by_method)):
-            values = by_method[method].set_index("metric")
-            cells = [_cell(values, m, method in best[m]) for m in metrics]
-            name = escape(dataset_title(str(dataset))) if i == 0 else ""
-            lines.append(" & ".join([name, escape(method_title(method)), *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""]
-    return "\n".join(lines)
+    pages = _pages([_block(str(d), part, metrics) for d, part in summary.groupby("dataset")])
+    out = []
+    for number, blocks in enumerate(pages, start=1):
+        part = f", part {number} of {len(pages)}" if len(pages) > 1 else ""
+        name = label if number == 1 else f"{label}-{number}"
+        out += [
+            r"\begin{table*}[ht]",
+            r"\centering\small",
+            rf"\caption{{{escape(caption)}: {over}{part}.}}",
+            rf"\label{{tab:{name}}}",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{ll{'r' * len(metrics)}}}",
+            r"\toprule",
+            " & ".join(["Dataset", "Method", *titles]) + r" \\",
+        ]
+        for dataset, rows in blocks:
+            out += [r"\midrule", f"{dataset} & {rows[0]}", *(f" & {row}" for row in rows[1:])]
+        out += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""]
+    return "\n".join(out)
+
+
+def _block(dataset: str, part: pd.DataFrame, metrics: list[str]) -> tuple[str, list[str]]:
+    """Title of a dataset and its lines, each without the column of the dataset."""
+    best = {m: _best(part[part["metric"] == m], m) for m in metrics}
+    by_method = {str(m): rows for m, rows in part.groupby("method")}
+    lines = []
+    for method in method_order(by_method):
+        values = by_method[method].set_index("metric")
+        cells = [_cell(values, m, method in best[m]) for m in metrics]
+        lines.append(" & ".join([escape(method_title(method)), *cells]) + r" \\")
+    return escape(dataset_title(dataset)), lines
+
+
+def _pages(blocks: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
+    """Blocks of lines on pages of at most `MOST_LINES`; only a block longer than that is cut.
+
+    >>> [[(d, len(x)) for d, x in page] for page in _pages([("a", ["-"] * 30), ("b", ["-"] * 60)])]
+    [[('a', 30)], [('b', 44)], [('b', 16)]]
+    """
+    pages: list[list[tuple[str, list[str]]]] = [[]]
+    for dataset, lines in blocks:
+        for start in range(0, len(lines), MOST_LINES):
+            piece = lines[start : start + MOST_LINES]
+            if pages[-1] and sum(len(x) for _, x in pages[-1]) + len(piece) > MOST_LINES:
+                pages.append([])
+            pages[-1].append((dataset, piece))
+    return pages
 
 
 def _best(rows: pd.DataFrame, metric: str) -> set[str]:
