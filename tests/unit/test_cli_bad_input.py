@@ -297,7 +297,7 @@ def _listing(folder):
 
 def _refused(code, said, words):
     assert code == 2, said
-    assert words in said, said
+    assert words.lower() in said.lower(), said  # typer wrote arguments in capitals for a while
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -16,6 +16,7 @@ from cel.testing import PROBLEMS, BlackBox, ToyModel
 CHEAP = {"candidates": 48, "ascent": 8, "neighbours": 32, "fit_rows": 40, "rounds": 10}
 
 
+@pytest.mark.filterwarnings("ignore:Input data is not standardized")  # botorch before 0.12
 def test_the_posterior_equals_that_of_botorch(deviation):
     from botorch.models import SingleTaskGP
     from gpytorch.kernels import MaternKernel, ScaleKernel
