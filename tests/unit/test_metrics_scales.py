@@ -138,3 +138,46 @@ def test_only_distances_in_deviations_need_training_rows():
         for category in ("hamming", "jaccard"):
             needs = METRICS.get(f"{number}_{category}").needs
             assert set(needs) == ({"train"} if number == "mad" else set())
+
+
+def test_margins_of_two_layers_over_all_small_changes_of_weights():
+    """One hidden unit, relu(2x), margins (h, -h): by hand at x = 1 and every weight within 0.1."""
+    import torch
+
+    from cel.metrics.weight_changes import worst_margin
+
+    layers = [
+        (torch.tensor([[2.0]]), torch.tensor([0.0])),
+        (torch.tensor([[1.0], [-1.0]]), torch.tensor([0.0, 0.0])),
+    ]
+    # hidden: 2 +- 0.1 (1 + 1); the margin 2 h: 4 - 2 * 0.2 - 2 * 0.1 (2 + 0.2 + 1)
+    told = worst_margin(layers, torch.tensor([[1.0]]), torch.tensor([0]), 0.1)
+    assert told.item() == pytest.approx(4 - 0.4 - 0.64)
+    assert worst_margin(layers, torch.tensor([[1.0]]), torch.tensor([1]), 0.0).item() == -4.0
+    # at x = 0.05 the hidden unit may vanish: 0.1 +- 0.105 is [0, 0.205]
+    near = worst_margin(layers, torch.tensor([[0.05]]), torch.tensor([0]), 0.1)
+    assert near.item() == pytest.approx(0.205 - 0.205 - 0.2 * 1.205, abs=1e-6)
+    each = worst_margin(layers, torch.ones(2, 1), torch.tensor([0, 0]), torch.tensor([0.0, 0.1]))
+    assert each.tolist() == pytest.approx([4.0, 2.96])
+
+
+def test_missing_arrays_have_a_place_in_fingerprints():
+    from cel.metrics.references import fingerprint
+
+    one = np.zeros(2)
+    told = [fingerprint(), fingerprint(None), fingerprint(None, one), fingerprint(one, None),
+            fingerprint(one), fingerprint(one.astype(np.float32)), fingerprint(np.zeros((2, 1))),
+            fingerprint(one, one)]  # fmt: skip
+    assert len(set(told)) == len(told)
+
+
+def test_numbers_of_neighbours_are_checked_and_edges_of_tolerances_count():
+    from cel.metrics import Evaluation
+
+    ev = neighbours(Task.CLASSIFICATION)
+    for name in ("ynn", "discriminative_power", "connectedness"):
+        with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+            METRICS.get(name).function(ev, k=0)
+    here = SimpleNamespace(task=Task.REGRESSION, tolerance=0.5)
+    told = Evaluation.achieved(here, np.array([[1.5], [1.51], [0.5]]), np.array([[1.0]] * 3))
+    assert told.tolist() == [True, False, True]
