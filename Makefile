@@ -73,7 +73,7 @@ COUNT ?= 200
 SEED ?= 1
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py --count $(COUNT) --seed $(SEED) \
-		--jobs $(JOBS) --wide $(ONLY)
+		--jobs $(JOBS) $(ONLY)
 
 format: setup
 	$(BIN)/ruff check --fix .

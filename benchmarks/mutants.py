@@ -18,6 +18,8 @@ them run five times as long as without it counts as noticed; one that no test ru
     python benchmarks/mutants.py --into runs/mutants --seconds 500  # stop, and go on another time
     python benchmarks/mutants.py --into runs/mutants --again        # judge its survivors again
 
+    python benchmarks/mutants.py --by-hand               # the changes of mutants_by_hand.txt
+
 A survivor is a hole in the tests or a change that changes nothing. Those that were looked at and
 change nothing stand in benchmarks/mutants_equivalent.txt with the reason; they do not count.
 """
@@ -48,6 +50,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
+BY_HAND = Path(__file__).with_name("mutants_by_hand.txt")
 COPIED = ("src", "tests", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 SLOWER, LEAST_S = 5, 20  # a change may take this many times the time without it, but at least this
 BUDGET_S = 60  # of tests, for one change
@@ -644,19 +647,24 @@ class Judge:
         limit = max(SLOWER * sum(reach["seconds"][t] for t in tests), LEAST_S)
         files = list(dict.fromkeys(t.split("::")[0] for t in tests))
         files.sort(key=lambda f: f.startswith("src"))
+        verdict, by = self.tried(mutant, files, [Only(tests)], limit)
+        return verdict, f"{len(tests)} tests" if verdict == "survived" else by
+
+    def tried(self, mutant, files, plugins, limit):
+        """Run tests on a change; return what became of it, and the test that noticed it."""
         place = self.folder / mutant.path
         original, was = place.read_bytes(), place.stat()
         place.write_bytes(mutated(mutant))
         os.utime(place, (was.st_atime, was.st_mtime + 10))  # the compiled original is not its own
         try:
-            code, _ = run_tests(self.folder, files, limit, [Only(tests)])
+            code, _ = run_tests(self.folder, files, limit, plugins)
         finally:
             place.write_bytes(original)
             os.utime(place, (was.st_atime, was.st_mtime))
         if code is None:
             return "timeout", ""
         if code == 0:
-            return "survived", f"{len(tests)} tests"
+            return "survived", ""
         said = (self.folder / "said.txt").read_text()
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
         return "killed", first.group(1) if first else f"exit code {code}"
@@ -669,6 +677,32 @@ def checksum(package, wide):
     for path in sorted(files):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def by_hand():
+    """Return the changes that somebody wrote down, and the tests that must notice each."""
+    lines = [t for t in BY_HAND.read_text(encoding="utf8").splitlines() if t and t[0] != "#"]
+    found = []
+    for path, old, new, tests in (t.split(" || ") for t in lines):
+        source = (ROOT / path).read_text(encoding="utf8")
+        start = len(source[: source.index(old)].encode())
+        line = source[: source.index(old)].count("\n") + 1
+        end = start + len(old.encode())
+        found.append((Mutant("", path, line, "by hand", start, end, new, old), tests.split()))
+    return found
+
+
+def judge_by_hand(parent):
+    """Print for each change of the list which test notices it; end with 1 where none does."""
+    judge, alive = Judge(copied(parent / "tree"), parent, wide=False), 0
+    for mutant, tests in by_hand():
+        verdict, by = judge.tried(mutant, tests, [], 600)
+        alive += verdict != "killed"
+        print(f"{verdict:10} {mutant.path}:{mutant.line} {mutant.change}  [{by}]", flush=True)
+    tests = sorted({t for _, listed in by_hand() for t in listed})
+    code, _ = run_tests(judge.folder, tests, 3600)
+    print(f"{alive} not noticed; without any change the tests {'fail' if code else 'pass'}")
+    sys.exit(1 if alive or code else 0)
 
 
 def equivalent():
@@ -689,6 +723,7 @@ def main():
     parser.add_argument("--file", help="one file, such as src/cel/search/shells.py")
     parser.add_argument("--wide", action="store_true", help="slower tests too")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--by-hand", action="store_true", help="the changes of a list")
     parser.add_argument("--list", action="store_true", help="show the sample, run nothing")
     parser.add_argument(
         "--into", type=Path, help="a folder for verdicts; what has one is not redone"
@@ -703,6 +738,8 @@ def main():
         return
     warm_up()
     with tempfile.TemporaryDirectory() as parent:
+        if options.by_hand:
+            judge_by_hand(Path(parent))
         folder = options.into or Path(parent) / "verdicts"
         folder.mkdir(parents=True, exist_ok=True)
         judge_all(drawn, folder, Path(parent), options)
@@ -730,10 +767,14 @@ def judge_all(drawn, folder, parent, options):
     again = {None, "survived"} if options.again else {None}
     left = [m for m in drawn if (before[m] or (None,))[0] in again]
     start, ends = (parent, folder, options.wide), time.monotonic() + options.seconds
+    first = Judge(copied(parent / "first"), folder, options.wide)
+    for package in dict.fromkeys(m.package for m in left):
+        try:
+            first.reach(package)  # once, for all processes
+        except BaselineError as failure:
+            sys.exit(str(failure))
     with fork.Pool(options.jobs, _open, start) as pool:
         for number, mutant, verdict, by in _in_time(pool, left, ends):
-            if verdict == "no baseline":
-                sys.exit(by)
             with open(folder / "verdicts.jsonl", "a", encoding="utf8") as file:
                 told = {"name": mutant.name, "line": mutant.line, "verdict": verdict, "by": by}
                 file.write(json.dumps(told) + "\n")
@@ -769,10 +810,7 @@ def _open(parent, notes, wide):
 
 def _judge(mutant):
     (judge,) = _JUDGES
-    try:
-        return judge.verdict(mutant)
-    except BaselineError as failure:
-        return "no baseline", str(failure)
+    return judge.verdict(mutant)
 
 
 def summary(verdicts):

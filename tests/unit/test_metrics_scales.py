@@ -181,3 +181,11 @@ def test_numbers_of_neighbours_are_checked_and_edges_of_tolerances_count():
     here = SimpleNamespace(task=Task.REGRESSION, tolerance=0.5)
     told = Evaluation.achieved(here, np.array([[1.5], [1.51], [0.5]]), np.array([[1.0]] * 3))
     assert told.tolist() == [True, False, True]
+
+
+def test_values_that_tie_share_their_percentile():
+    from cel.metrics.density import _rank
+
+    known = np.array([1.0, 2.0, 2.0, 3.0])
+    told = _rank(np.array([2.0, 0.0, 3.0, 9.0, np.nan]), known)
+    np.testing.assert_array_equal(told, [2 / 4, 0.0, 3.5 / 4, 1.0, np.nan])

@@ -150,3 +150,12 @@ def test_known_equivalent_changes_still_exist(mutants):
     names = {m.name for p in mutants.PACKAGES for f in mutants.files_of(p)
              for m in mutants.mutants_of(p, f)}  # fmt: skip
     assert [n for n in mutants.equivalent() if n not in names] == []
+
+
+def test_changes_by_hand_are_where_they_say(mutants):
+    for mutant, tests in mutants.by_hand():
+        source = (ROOT / mutant.path).read_text(encoding="utf8")
+        assert source.count(mutant.before) == 1, mutant
+        compile(mutants.mutated(mutant), mutant.path, "exec")
+        assert tests
+        assert all((ROOT / t).is_file() for t in tests), mutant
