@@ -34,6 +34,7 @@ WHAT = {
     "live_regions": "LiveRegions", "feature_tweak": "FeatureTweak", "focus": "FOCUS", "rbr": "RBR",
     "robust_nearest": "RobustNearest",
     "group_ppcef": "GroupPPCEF", "dicoflex": "DiCoFlex",
+    "roar": "ROAR", "probe": "PROBE", "revise": "REVISE", "clue": "CLUE",
     "several_classes": "several classes: Wachter, CEM, CEGP",
     "gradient_methods_hard_cases": "hard cases: Wachter, CEM, CEGP, CADEX, PPCEF",
     "sampling_methods_hard_cases": "hard cases: Artelt, DiCE, CCHVAE, SACE, CEARM",

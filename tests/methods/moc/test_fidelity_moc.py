@@ -216,3 +216,24 @@ def test_small_grids_mutate():
     result = method.explain(np.array([[0.3, 0.0]], dtype=np.float32), target=1)
     assert result.found.all()
     assert result.x_cfs[0, 1] == 1.0
+
+
+def test_fronts_are_those_of_the_definition(deviation):
+    """Front k is what nobody dominates once the fronts before it are gone."""
+    from cel.search.fronts import nondominated
+
+    values = np.random.default_rng(0).integers(0, 5, (6, 30, 4)).astype(np.float32)
+    wrong = 0
+    for ours, people in zip(nondominated(torch.as_tensor(values)), values, strict=True):
+        left, number = set(range(30)), 0
+        while left:
+            now = {
+                i
+                for i in left
+                if not any(
+                    (people[j] <= people[i]).all() and (people[j] < people[i]).any() for j in left
+                )
+            }
+            wrong += sum(int(ours[i]) != number for i in now)
+            left, number = left - now, number + 1
+    deviation.rows(wrong, oracle="definition, pair by pair")

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 from scipy.stats import norm
 
 from cel.cf_methods.local_methods import PROBE, ROAR
@@ -104,3 +105,44 @@ def test_rates_above_one_half_are_refused():
     model, space, x, _ = linear()
     with pytest.raises(ConfigError, match="rate must lie"):
         PROBE(model, space=space, rate=0.6).fit(x)
+
+
+def test_linear_answers_are_those_of_a_shifted_half_space(deviation):
+    """Asked for once, the rate is a margin of sigma |w| z; the cost is that of a linear program."""
+    model, space, x, w = linear(9)
+    rate = 0.25
+    b = float(model.logits(torch.zeros(1, len(w)))[0, 1])
+    result = PROBE(model, space=space, rate=rate, eps=0.1).fit(x).explain(x, 1)
+    aim = SIGMA * np.linalg.norm(w) * norm.isf(rate) + 1.5e-4
+    costs, best = [], []
+    for origin, answer in zip(result.x_origs, result.x_cfs, strict=True):
+        if np.isnan(answer).any():
+            continue
+        w64, start = w.astype(float), origin.astype(float)
+        program = linprog(
+            np.ones(2 * len(w)), A_ub=[-np.concatenate([w64, -w64])], b_ub=[w64 @ start + b - aim],
+            bounds=[*((0, 1 - v) for v in start), *((0, v) for v in start)],
+        )  # fmt: skip
+        costs.append(np.abs(answer - start).sum())
+        best.append(program.fun)
+    assert len(costs) > 10
+    deviation(np.abs(np.array(costs) - best), oracle="linear program (HiGHS)", limit=1e-5,
+              unit="cost")  # fmt: skip
+
+
+def test_noise_into_any_other_class_counts(deviation):
+    """Three classes: draws of either other class are losses, and found rows keep the rate."""
+    problem = PROBLEMS["three_classes"]()
+    rate, eps = 0.3, 0.005
+    method = problem.fitted(PROBE, rate=rate, eps=eps, draws=2000)
+    result = method.explain(problem.x, problem.target)
+    y, wanted = result.x_cfs[result.found], result.y_cf_targets[result.found]
+    assert len(y) >= 3
+    rng = np.random.default_rng(4)
+    lost = []
+    for row, target in zip(y, wanted, strict=True):
+        noisy = (row + SIGMA * rng.normal(size=(20000, len(row)))).astype(np.float32)
+        scores = problem.model.logits(torch.as_tensor(noisy)).numpy()
+        lost.append((scores.argmax(1) != target).mean())
+    above = np.maximum(np.array(lost) - rate - eps, 0)
+    deviation(above, oracle="20,000 draws", limit=4 * np.sqrt(0.3 * 0.7 / 2000), unit="rate above")

@@ -128,3 +128,34 @@ def test_several_classes_shift_both_weight_vectors():
     assert len(y)
     assert (margin >= 2 * 0.05 * (y.abs().sum(1) + 1) - 1e-5).all()
     assert shifted_margins.__doc__
+
+
+def test_descent_against_the_adversary_is_never_cheaper(deviation):
+    """The published loop, for five weights of the distance: its robust points cost no less."""
+    model, space, x, w, b = linear(11)
+    delta, rows = 0.2, x[model.predict(x) == 0][:20]
+    result = ROAR(model, space=space, delta=delta).fit(x).explain(rows, 1)
+    slope, origin = torch.as_tensor(w), torch.as_tensor(rows).double()
+    best = np.full(len(rows), np.inf)
+    for lam in (0.01, 0.03, 0.1, 0.3, 1.0):
+        point = origin.clone().requires_grad_(True)
+        adam = torch.optim.Adam([point], lr=0.02)
+        for _ in range(400):
+            score = point @ slope + b - delta * (point.abs().sum(1) + 1)
+            far = (point - origin).abs().sum(1)
+            adam.zero_grad()
+            (torch.nn.functional.softplus(-score) + lam * far).sum().backward()
+            adam.step()
+            with torch.no_grad():
+                point.clamp_(0, 1)
+                score = point @ slope + b - delta * (point.abs().sum(1) + 1)
+                far = (point - origin).abs().sum(1)
+                best = np.minimum(best, torch.where(score >= 0, far, torch.inf).numpy())
+    both = result.found & np.isfinite(best)
+    assert both.sum() > 10
+    assert not (np.isfinite(best) & (result.status == "infeasible")).any()
+    ours = np.abs(result.x_cfs - rows).sum(1)[both]
+    deviation(
+        np.maximum(ours - best[both], 0), oracle="descent against the adversary", limit=5e-4,
+        unit="cost above",
+    )  # fmt: skip

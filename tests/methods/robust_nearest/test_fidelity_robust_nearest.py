@@ -168,3 +168,47 @@ def test_stability_needs_predictions_only():
     assert p.explain(method).found.any()
     with pytest.raises(Exception, match="stability"):
         p.fitted(RobustNearest)
+
+
+def test_two_hidden_layers_are_bounded_from_below(deviation):
+    """The bound is below the margin of all 20,000 sampled corners of the weight intervals."""
+    module, model, space, train, *_ = network_case((4, 8, 6, 2), 5)
+    target = int(model.predict(train)[0])
+    query = query_of(model, space, train[model.predict(train) == target][:10], target)
+    delta = 0.01
+    bound = weight_margin(query, query.model.relu(), delta)(query.x, query.rows())
+    rng, x = torch.Generator().manual_seed(1), query.x.double()
+    weights = [p.detach().double() for p in module.parameters()]
+    least = torch.full((len(x),), torch.inf).double()
+    for _ in range(20):
+        moved = [
+            p + delta * torch.randn((1000, *p.shape), generator=rng).sign().double()
+            for p in weights
+        ]
+        h = x.expand(1000, -1, -1)
+        for number in range(0, len(moved), 2):
+            h = h.relu() if number else h
+            h = h @ moved[number].transpose(1, 2) + moved[number + 1][:, None]
+        least = torch.minimum(least, (h[..., target] - h[..., 1 - target]).amin(0))
+    plain = query.model.margin(query.x, query.target)
+    assert bool((bound < plain).all())
+    deviation(
+        (bound.double() - least).clamp(min=0).numpy(), oracle="20,000 shifted networks", limit=0.0,
+        unit="margin above",
+    )  # fmt: skip
+
+
+def test_clear_points_need_few_copies():
+    """Neighbours asked in order, with few copies of clear points: the answers of the full test."""
+    _, model, _space, train, x, target = network_case((4, 8, 2), 2, n=12)
+    method = RobustNearest(model, test="stability", optimal=False, sigma=0.05).fit(train)
+    quick = method.explain(x, target)
+    query = query_of(model, method.space_, x, target)
+    score = stability(query, 0.05, method.draws)
+    near = method.pool_.nearest(query.x, query.target, 40, region=query.region)
+    flat, rows = near.x.flatten(0, 1), query.rows().repeat_interleave(40)
+    passed = ((score(flat, rows) > method.tau) & query.accept(flat, rows)[1]).reshape(-1, 40)
+    assert bool(passed.any(1).all())
+    assert not bool(passed[:, 0].all())
+    first = passed.to(torch.int8).argmax(1)
+    np.testing.assert_array_equal(quick.x_cfs, near.x[query.rows(), first].numpy())
