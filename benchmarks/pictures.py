@@ -3,8 +3,7 @@
     python benchmarks/pictures.py [--out docs/images]
 
 A network is trained on Moons; its boundary is drawn with the answers of MOC, of which all people
-of the first front with the wanted class are shown, and of GeCo. A second picture has the robust,
-latent, shared and causal answers for the same rows.
+of the first front with the wanted class are shown, and of GeCo.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ import numpy as np
 import torch
 
 from cel.cf_methods.local_methods import MOC, GeCo
-from cel.cf_methods.variants import named
 from cel.datasets import load_dataset
 from cel.models.classifiers import MLPClassifier
-from cel.models.generative import default_density
-from cel.protocols import Need
 
 ROWS = 4
 COLOURS = ["#0b6e4f", "#b3541e", "#5b3a8e", "#1f5fa8"]
@@ -39,8 +35,7 @@ def panel(ax, title, result, train, labels, model):
     ax.contourf(axis, axis, chance, levels=[0, 0.5, 1], colors=["#f3efe9", "#e3ecf5"])
     ax.scatter(*train.T, c=np.where(labels == 1, "#9db8d6", "#d6c6b0"), s=3, linewidths=0)
     for i, colour in enumerate(COLOURS):
-        x, answers = result.x_origs[i], result.x_sets
-        sets = result.x_cfs[i : i + 1] if answers is None else answers[i]
+        x, sets = result.x_origs[i], result.x_sets[i]
         sets = sets[np.isfinite(sets).all(1)]
         for answer in sets:
             ax.plot([x[0], answer[0]], [x[1], answer[1]], color=colour, lw=0.5, alpha=0.6)
@@ -48,36 +43,6 @@ def panel(ax, title, result, train, labels, model):
         ax.scatter(*x, c=colour, s=34, marker="s", edgecolors="white", linewidths=0.6)
         ax.scatter(*result.x_cfs[i], facecolors="none", edgecolors=colour, s=42, linewidths=1.2)
     ax.set(title=title, xticks=[], yticks=[], xlim=(0, 1), ylim=(0, 1), aspect="equal")
-
-
-PROMISES = {
-    "roar": {"delta": 0.2}, "probe": {"rate": 0.1}, "rbr": {}, "trex": {},
-    "revise_searched": {}, "clue": {}, "dicoflex_coupling": {}, "group_ppcef_near": {},
-    "causal": {"graph": {"x2": ["x1"]}},
-}  # fmt: skip
-
-
-def promises(split, model, rows, labels, out):
-    """Draw the answers of methods that promise more than the nearest point."""
-    figure, axes = plt.subplots(3, 3, figsize=(7.8, 8.2), layout="constrained")
-    density = default_density(split.space).fit(
-        split.train.X, labels, space=split.space,
-        valid=(split.valid.X, model.predict_proba(split.valid.X).argmax(1)),
-    )  # fmt: skip
-    for ax, (name, settings) in zip(axes.flat, PROMISES.items(), strict=True):
-        cls, params = named(name)
-        if Need.DENSITY in cls.needs:
-            params["gen_model"] = density
-        if "graph" in settings:
-            first, second = split.space.names
-            settings = {"graph": {second: [first]}}
-        method = cls(model, **(params | settings)).fit(split)
-        result = method.explain(rows, split.target.classes[1])
-        title = " ".join([name, *(f"{k}={v}" for k, v in settings.items() if k != "graph")])
-        panel(ax, title, result, split.train.X, labels, model)
-    path = out / "promises-moons.png"
-    figure.savefig(path, dpi=70)
-    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
 def main():
@@ -98,7 +63,6 @@ def main():
     path = options.out / "populations-moons.png"
     figure.savefig(path, dpi=80)
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
-    promises(split, model, rows, labels, options.out)
 
 
 if __name__ == "__main__":

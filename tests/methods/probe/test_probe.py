@@ -108,7 +108,7 @@ def test_rates_above_one_half_are_refused():
 
 
 def test_linear_answers_are_those_of_a_shifted_half_space(deviation):
-    """Asked for once, the rate is a margin of sigma |w| z; the cost is that of a linear program."""
+    """Asked for once, the rate is a margin sigma |w| z; the cost is that of a linear program."""
     model, space, x, w = linear(9)
     rate = 0.25
     b = float(model.logits(torch.zeros(1, len(w)))[0, 1])
