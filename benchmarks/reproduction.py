@@ -138,8 +138,8 @@ HEAD = """# Beside the printed tables
 `cel run paper` computes the cells of the paper's ten tables by the printed protocol: models
 trained as the paper says, one column per category, no constraint honoured, the targets that were
 run (local methods class 0, global and group methods class 1) and the quantile of plausibility that
-was run (0.25). Logistic regression is convex and solved to the optimum. Up to 250 rows of a fold are
-explained (1,250 of a dataset): a share of rows has a standard error of at most 1.5 points.
+was run (0.25). Logistic regression is convex and solved to the optimum. Up to 250 rows of a fold
+are explained (1,250 of a dataset): a share of rows has a standard error of at most 1.5 points.
 `cel compare RUN --with paper` puts every printed value beside ours.
 `python benchmarks/reproduction.py` prints this page from the shipped scores.
 
