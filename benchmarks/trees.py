@@ -24,7 +24,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from xgboost import XGBClassifier
 
-from cel.cf_methods.local_methods import CellSearch, ExactTree, LiveRegions
+from cel.cf_methods.local_methods import (
+    FOCUS,
+    NICE,
+    CellSearch,
+    ExactTree,
+    FeatureTweak,
+    LiveRegions,
+    NearestInstance,
+)
 from cel.datasets import load_dataset
 from cel.models import wrap
 from cel.space.distances import changed_features, mad_scale
@@ -87,10 +95,15 @@ def line(name, setting, method, result, x, space, scale, seconds):
 
 def ours(name, wrapped, split, x, scale):
     for setting, space in spaces(split.space).items():
-        for method in (
-            CellSearch(wrapped, space=space),
-            ExactTree(wrapped, space=space, nodes=500),
-            LiveRegions(wrapped, space=space),
+        for label, method in (
+            ("cells", CellSearch(wrapped, space=space)),
+            ("exact_tree", ExactTree(wrapped, space=space, nodes=500)),
+            ("exact_tree leaves", ExactTree(wrapped, space=space, nodes=500, bounds="leaves")),
+            ("live_regions", LiveRegions(wrapped, space=space)),
+            ("nice", NICE(wrapped, space=space)),
+            ("nearest", NearestInstance(wrapped, space=space)),
+            ("feature_tweak", FeatureTweak(wrapped, space=space)),
+            ("focus", FOCUS(wrapped, space=space)),
         ):
             method.fit(split)
             wrapped.trees_()
@@ -99,7 +112,7 @@ def ours(name, wrapped, split, x, scale):
             seconds = time.process_time() - started
             told = {"found": r.found, "cf": r.x_cfs, **r.proofs()}
             told["impossible"] = told["infeasible"]
-            line(name, setting, method.name, told, x, space, scale, seconds)
+            line(name, setting, label, told, x, space, scale, seconds)
 
 
 def treecf_rows(name, model, split, x, scale):
