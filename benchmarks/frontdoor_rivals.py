@@ -3,7 +3,8 @@
 Each rival is a function (problem, rows, limit) -> (answers, seconds): a frame with one line per
 row that it was asked about, all of it missing where it has no answer, and its CPU seconds. What
 the rivals cannot be told is left out, and the checks of the caller count what breaks. A rival that
-is not installed says so and is left out: pip install 'ce-library[baselines]'.
+is not installed says so and is left out: pip install 'ce-library[baselines]'; NICEx asks for an
+old numpy and works with a new one: pip install --no-deps NICEx.
 """
 
 from __future__ import annotations
