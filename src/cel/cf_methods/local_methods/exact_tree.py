@@ -45,8 +45,8 @@ class ExactTree(CellSearch):
         nodes: most boxes per row.
         bounds: "boxes": the best leaves that a box meets, and the price of its cheapest cells;
             "leaves": also what leaves cost to enter, and a Lagrangian bound in which every tree
-            has a share in the price of a move. The second kind needs far fewer boxes; among
-            equally cheap answers it may give another one.
+            has a share in the price of a move. Which kind needs fewer boxes depends on the
+            problem; among equally cheap answers they may give different ones.
         gap: share by which a cost may exceed its bound and still count as `within_gap`.
         beta: price of changing a feature at all.
         starts: first moves that the search before the proof follows.
