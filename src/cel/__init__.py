@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cel.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from cel.api import explain
@@ -79,11 +80,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, _, own_name = _WHERE[name].partition(":")
-        return getattr(import_module(module), own_name or name)
-    raise AttributeError(f"module 'cel' has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ from cel.datasets.mixed import MixedDistribution
 from cel.datasets.specs import DatasetCard
 from cel.datasets.splits import Rows, Split
 from cel.datasets.table import Table
+from cel.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from cel.datasets.loaders import TabularRows
@@ -33,9 +34,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "TabularRows":  # loads torch
-        from cel.datasets.loaders import TabularRows
-
-        return TabularRows
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, {"TabularRows": "cel.datasets.loaders"})  # loads torch

@@ -24,6 +24,7 @@ from cel.search import Budget
 from cel.search.beam import BeamFound, few_changes
 from cel.search.boundary import narrow_to_boundary
 from cel.space import FeatureSpace
+from cel.space.layout import by_feature
 
 __all__ = ["Efforts", "Portfolio"]
 
@@ -353,8 +354,7 @@ class Portfolio(Auto):
 
         def cost(x: Tensor, rows: Tensor) -> Tensor:
             moved = (x - query.x[rows]).abs()
-            touched = torch.zeros(len(x), len(space), dtype=x.dtype, device=x.device)
-            touched.index_add_(1, lay.owner, moved)
+            touched = by_feature(moved, lay.owner, len(space))
             return (moved * weight).sum(-1) + PER_CHANGE * ((touched > 0) * each).sum(-1)
 
         return cost
@@ -378,8 +378,8 @@ def _choose(query: Query, sets: Tensor, points: Tensor, at: Tensor, cost: Any) -
     dearer = price > first[at] * (1 + NEAR_TO_FIRST)
     points, at = torch.cat([sets[have, 0], points[dearer]]), torch.cat([have, at[dearer]])
     price = torch.cat([first[have], price[dearer]])
-    moved = torch.zeros(len(at), len(query.region.space), dtype=points.dtype)
-    moved.index_add_(1, query.region.layout.owner, (points - query.x[at]).abs())
+    region = query.region
+    moved = by_feature((points - query.x[at]).abs(), region.layout.owner, len(region.space))
     table = pd.DataFrame({"row": at.cpu().numpy(), "price": price.cpu().numpy()})
     table["point"] = np.unique(np.round(points.cpu().numpy(), 5), axis=0, return_inverse=True)[1]
     table["kind"] = np.unique((moved > 0).numpy(), axis=0, return_inverse=True)[1]

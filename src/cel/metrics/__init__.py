@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cel.lazy_names import lazy_names
 from cel.metrics import (
     data_shift,
     density,
@@ -59,7 +60,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "Cell":  # its earlier name
-        return Noted
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, {"Cell": "cel.metrics.base:Noted"})  # its earlier name

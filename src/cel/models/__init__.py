@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cel.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from cel.models.adapters import WrappedModel, wrap
@@ -50,9 +51,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "Options":  # its earlier name
-        name = "TrainOptions"
-    if name in _HOMES:
-        return getattr(import_module(f"cel.models.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {name: f"cel.models.{home}" for name, home in _HOMES.items()}
+    | {"Options": "cel.models.base:TrainOptions"},  # its earlier name
+)

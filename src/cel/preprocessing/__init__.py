@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cel.lazy_names import lazy_names
 from cel.preprocessing.encoders import OneHotEncoder, OrdinalEncoder
 from cel.preprocessing.encoding import Encoded, Encoding
 from cel.preprocessing.given import GivenRows
@@ -52,7 +52,4 @@ _LOADS_TORCH = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name in _LOADS_TORCH:
-        return getattr(import_module(_LOADS_TORCH[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _LOADS_TORCH)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cel.search.streams import RowStreams
+from cel.space.layout import by_feature
 from cel.space.region import Region
 
 __all__ = ["Sampler"]
@@ -37,8 +38,7 @@ class Sampler:
         real = torch.tensor(
             [[k < len(f.columns) for k in range(width)] for f in space], device=columns.device
         )
-        moves = torch.zeros(n, p, dtype=region.origin.dtype, device=columns.device)
-        moves = moves.index_add_(1, lay.owner, (~region.fixed).to(moves.dtype)) > 0
+        moves = by_feature(~region.fixed, lay.owner, p) > 0
         usable = region.reachable[:, columns] & real
         rank = (~usable).to(torch.int8).argsort(dim=-1, stable=True)
         table = columns.expand(n, p, width).gather(2, rank)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cel.search.budget import Budget
+from cel.space.layout import by_feature
 
 __all__ = ["Introduced", "introduce_features"]
 
@@ -108,9 +109,7 @@ class _Walk:
         rows = torch.arange(len(origin), device=origin.device)
         _, self.ok, self.values = judge(self.x, rows)
         self.round = torch.zeros(len(origin), count, dtype=torch.long, device=origin.device)
-        differs = torch.zeros(len(origin), count, device=origin.device)
-        differs.index_add_(1, owner, (donor != origin).to(differs.dtype))
-        self.left = differs > 0  # (n, p) features that are not taken over
+        self.left = by_feature(donor != origin, owner, count) > 0  # (n, p) not taken over
 
     def step(self, rows: Tensor, sets: Tensor, number: int) -> Tensor:
         """Take over the best of some sets (s, p) of features; return rows that had no choice."""

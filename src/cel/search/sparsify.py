@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from cel.search.boundary import Test
+from cel.space.layout import by_feature
 
 __all__ = ["revert_features"]
 
@@ -35,8 +36,7 @@ def revert_features(
     if not len(rows):
         return out
     count = int(owner.max()) + 1
-    change = torch.zeros(len(rows), count, dtype=x.dtype, device=x.device)
-    change.index_add_(1, owner, (out[rows] - origin[rows]).abs())
+    change = by_feature((out[rows] - origin[rows]).abs(), owner, count)
     sequence = change.argsort(dim=1, stable=True) if order is None else order[rows]
     for rank in range(count):
         feature = sequence[:, rank]

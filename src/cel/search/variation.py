@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cel.search.feature_draws import Sampler
 from cel.search.streams import RowStreams
+from cel.space.layout import by_feature
 from cel.space.region import Region
 
 __all__ = ["Variation", "changed", "simulated_binary", "tournament"]
@@ -24,8 +25,7 @@ def changed(x: Tensor, origin: Tensor, region: Region) -> Tensor:
     p = len(region.space)
     if p == x.shape[2]:
         return moved[..., region.layout.owner.argsort()]
-    out = torch.zeros(*x.shape[:2], p, dtype=x.dtype, device=x.device)
-    return out.index_add_(2, region.layout.owner, moved.to(x.dtype)) > 0
+    return by_feature(moved, region.layout.owner, p) > 0
 
 
 def tournament(stream: RowStreams, size: int, count: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cel.lazy_names import lazy_names
 from cel.space.constraints import ChangeLimit, Constraint, Implication, LinearRelation
 from cel.space.feature import Direction, Feature, Kind
 from cel.space.feature_space import FeatureSpace
@@ -26,9 +27,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "Region":  # loads torch
-        from cel.space.region import Region
-
-        return Region
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, {"Region": "cel.space.region"})  # loads torch

@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.space.constraints import LinearRelation
 from cel.space.feature_space import FeatureSpace
 
-__all__ = ["TOLERANCE", "Layout"]
+__all__ = ["TOLERANCE", "Layout", "by_feature"]
 
 TOLERANCE = 1e-6  # of the size of a column
 
@@ -120,3 +120,20 @@ def _ranks(space: FeatureSpace, like: Tensor) -> tuple[tuple[int, Tensor], ...]:
             values = [f.anchor + (f.step or 1.0) * r for r in ranks]
             out.append((f.columns[0], torch.tensor(values, dtype=like.dtype, device=like.device)))
     return tuple(out)
+
+
+def by_feature(values: Tensor, owner: Tensor, count: int) -> Tensor:
+    """Add values of columns up to values of features; flags count as 1.
+
+    Args:
+        values: (..., d) numbers or flags.
+        owner: (d,) feature of each column.
+        count: number p of features.
+
+    >>> by_feature(torch.tensor([[1.0, 2.0, 4.0]]), torch.tensor([0, 1, 1]), 2)
+    tensor([[1., 6.]])
+    """
+    if not values.is_floating_point():
+        values = values.to(torch.float32)
+    out = torch.zeros(*values.shape[:-1], count, dtype=values.dtype, device=values.device)
+    return out.index_add_(values.dim() - 1, owner, values)

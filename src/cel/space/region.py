@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.errors import ConfigError, DataError
 from cel.space._arrays import array_in_array_out, to_tensor
 from cel.space.feature_space import FeatureSpace
-from cel.space.layout import TOLERANCE, Layout
+from cel.space.layout import TOLERANCE, Layout, by_feature
 from cel.space.ranks import forbidden_ranks, snap_ranks
 from cel.space.rules import Rules
 from cel.space.simplex import project_simplex
@@ -295,6 +295,4 @@ class Region:
 
     def _count_features(self, columns: Tensor) -> Tensor:
         """(n, d) bool -> (n,) number of features with at least one true column."""
-        hits = torch.zeros(len(columns), len(self.space), device=columns.device)
-        hits.index_add_(1, self.layout.owner, columns.to(hits.dtype))
-        return (hits > 0).sum(-1)
+        return (by_feature(columns, self.layout.owner, len(self.space)) > 0).sum(-1)

@@ -17,6 +17,7 @@ from cel.parameters import check_positive
 from cel.search import Found, RowStreams, revert_features
 from cel.search.shells import Radial, grow_shells, shell_points
 from cel.space import FeatureSpace
+from cel.space.layout import by_feature
 
 __all__ = ["GrowingSpheres"]
 
@@ -256,8 +257,7 @@ class _Ground:
         total = gap[:, self.numbers].square().sum(1)
         if lay.blocks.numel():
             moved = torch.where(lay.numeric, 0.0, gap.abs()) > 0.5
-            hits = torch.zeros(len(x), len(self.query.region.space), device=x.device)
-            hits.index_add_(1, lay.owner, moved.to(hits.dtype))
+            hits = by_feature(moved, lay.owner, len(self.query.region.space))
             total = total + (hits > 0).sum(1)
         return total.sqrt()
 

@@ -18,6 +18,7 @@ from cel.search.gradient import RowFunction
 from cel.search.introduce import introduce_features
 from cel.search.pool import Distance, Neighbours, Pool
 from cel.space import FeatureSpace
+from cel.space.layout import by_feature
 
 __all__ = ["NICE"]
 
@@ -142,9 +143,8 @@ class NICE(LocalMixin, BaseCounterfactualMethod):
         points, part = x[row, which], query.select(row)
         price = self.pool_.between(part.x, points)
         if self.reward == "sparsity":
-            owner = query.region.layout.owner
-            moved = torch.zeros(len(row), len(query.region.space), device=x.device)
-            moved.index_add_(1, owner, (points != part.x).to(moved.dtype))
+            region = query.region
+            moved = by_feature(points != part.x, region.layout.owner, len(region.space))
             price = (moved > 0).sum(1) + price / (1 + price)
         elif self.reward == "plausibility":
             price = self._error(part)(points, part.rows())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.search import Found
+from cel.space.layout import by_feature
 
 __all__ = ["search_with_switches", "switched"]
 
@@ -91,6 +92,5 @@ def _best_column(problem: NearestPoint, now: Tensor) -> Tensor:
 
 def _same_block(x: Tensor, origin: Tensor, owner: Tensor) -> Tensor:
     """Return (n, d) bool: columns of features that are as in the origin."""
-    moved = torch.zeros(len(x), int(owner.max()) + 1, device=x.device)
-    moved.index_add_(1, owner, (x - origin).abs())
+    moved = by_feature((x - origin).abs(), owner, int(owner.max()) + 1)
     return (moved == 0)[:, owner]

@@ -9,6 +9,7 @@ from torch import Tensor
 from cel.cf_methods.explanations.cohort import Cohort
 from cel.search import nearest
 from cel.space import FeatureSpace
+from cel.space.layout import by_feature
 
 __all__ = ["candidate_directions", "feasible_part", "random_directions"]
 
@@ -106,8 +107,7 @@ def _with_truncations(delta: Tensor, problem: Cohort) -> Tensor:
     space: FeatureSpace = problem.space
     delta = feasible_part(delta, problem)
     owner = torch.as_tensor(space.owner, device=delta.device)
-    share = torch.zeros(len(delta), len(space), dtype=delta.dtype, device=delta.device)
-    share.index_add_(1, owner, delta.abs() * problem.price.scale)
+    share = by_feature(delta.abs() * problem.price.scale, owner, len(space))
     rank = share.argsort(dim=1, descending=True, stable=True).argsort(dim=1)[:, owner]
     cuts = [m for m in TRUNCATIONS if m < len(space)]
     return torch.cat([delta, *(torch.where(rank < m, delta, 0) for m in cuts)])

@@ -13,7 +13,7 @@ from cel.cf_methods.explanations.edits import Edits, Price, Tried, predict_edits
 from cel.cf_methods.query import MARGIN, Query
 from cel.search import RowStreams
 from cel.space import FeatureSpace
-from cel.space.layout import Layout
+from cel.space.layout import Layout, by_feature
 from cel.space.region import Region
 
 __all__ = [
@@ -100,9 +100,8 @@ def thin(query: Query, x: Tensor, price: Price) -> Tensor:
 
 def _feature_costs(query: Query, x: Tensor, price: Price) -> Tensor:
     """(a, p) what each feature of each point costs."""
-    owner = query.region.layout.owner
-    cost = torch.zeros(len(x), len(query.region.space), dtype=x.dtype, device=x.device)
-    return cost.index_add_(1, owner, (x - query.x).abs() * price.scale)
+    region = query.region
+    return by_feature((x - query.x).abs() * price.scale, region.layout.owner, len(region.space))
 
 
 def _order(query: Query, x: Tensor, price: Price) -> tuple[Tensor, int]:

@@ -15,6 +15,7 @@ from cel.cf_methods.group_methods.tcrex.boxes import Boxes, inside
 from cel.cf_methods.group_methods.tcrex.reach import Reach
 from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
+from cel.space.layout import by_feature
 from cel.space.region import Region
 
 __all__ = ["Completed", "Completion", "Donors", "Order", "complete"]
@@ -256,9 +257,8 @@ def _ranks(pairs: _Pairs, goal: Tensor, must: Tensor, order: Order) -> tuple[Ten
     asks for, bring the row closest to the target.
     """
     query = pairs.query
-    change = torch.zeros(must.shape, dtype=query.x.dtype, device=query.x.device)
     moved = (goal - query.x).abs() * pairs.price.scale
-    change.index_add_(1, query.region.layout.owner, moved)
+    change = by_feature(moved, query.region.layout.owner, must.shape[1])
     extra = (change > 0) & ~must
     most = int(extra.sum(1).max())
     rank = _descending(change, extra, must)

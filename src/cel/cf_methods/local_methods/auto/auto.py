@@ -15,6 +15,7 @@ from cel.errors import BudgetExceeded, CelError
 from cel.protocols import DensityModel, Need, Proof, Support, Task
 from cel.search import Budget, Found
 from cel.space.distances import mad_scale
+from cel.space.layout import by_feature
 
 __all__ = ["Auto"]
 
@@ -152,8 +153,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
 
         def cost(x: Tensor, rows: Tensor) -> Tensor:
             moved = (x - query.x[rows]).abs()
-            touched = torch.zeros(len(x), len(query.region.space), device=x.device)
-            touched.index_add_(1, lay.owner, moved.to(touched.dtype))
+            touched = by_feature(moved, lay.owner, len(query.region.space))
             return (moved * weight).sum(-1) + PER_CHANGE * (touched > 0).sum(-1)
 
         return cost

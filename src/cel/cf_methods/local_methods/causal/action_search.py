@@ -21,6 +21,7 @@ from cel.solvers import (
 )
 from cel.solvers.least_change import row_jacobian
 from cel.space.causal import StructuralModel
+from cel.space.layout import by_feature
 from cel.space.region import Region
 
 __all__ = ["ActionProblem", "Actions", "linear_actions", "sets_of_actions", "tangent_actions"]
@@ -91,8 +92,7 @@ class ActionProblem:
         """(n, p) bool, numbers that each row may change."""
         lay = self.region.layout
         free = lay.numeric & ~self.region.fixed
-        out = torch.zeros(len(self.query), len(self.region.space), device=free.device)
-        return out.index_add_(1, lay.owner, free.to(out.dtype)) > 0
+        return by_feature(free, lay.owner, len(self.region.space)) > 0
 
     @cached_property
     def follows(self) -> Tensor:

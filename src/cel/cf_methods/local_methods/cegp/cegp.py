@@ -63,8 +63,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         encoder: rows (n, d) -> codes (n, e); by default the principal directions.
         autoencoder: rows -> reconstructions; by default the best linear one.
         category_distance: "abdm", "mvdm" or "hamming".
-        trust: smallest ratio of the distances to the nearest rows of the old and new class; 0
-            accepts all.
+        trust: smallest ratio of the distances to the nearest rows of the old and new class.
         rank: "distance" or "objective".
         search: "first", stop where the way enters the target class, or "c", the authors' search:
             whole descents with c bracketed and bisected, the best point of all kept.

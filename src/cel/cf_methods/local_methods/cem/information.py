@@ -14,6 +14,7 @@ from cel.errors import DataError
 from cel.search.gradient import Accept
 from cel.search.steppers import Prox
 from cel.space import FeatureSpace
+from cel.space.layout import by_feature
 from cel.space.region import Region
 
 __all__ = [
@@ -113,6 +114,4 @@ def removing(region: Region, b: Tensor) -> Region:
 def _block_any(region: Region, columns: Tensor) -> Tensor:
     """Spread a flag (n, d) from one column of a feature to all its columns."""
     owner = region.layout.owner
-    hits = torch.zeros(len(columns), len(region.space), device=columns.device)
-    hits.index_add_(1, owner, columns.to(hits.dtype))
-    return (hits > 0)[:, owner]
+    return (by_feature(columns, owner, len(region.space)) > 0)[:, owner]
