@@ -14,6 +14,7 @@ __all__ = [
     "Candidates",
     "Surrogates",
     "Wanted",
+    "boxes_of_splits",
     "find_rules",
     "inside",
     "maximal",
@@ -151,19 +152,33 @@ def node_boxes(
     and the LOWER bound of the right one; `mirrored` takes it for the other side. Thresholds are
     rounded down to 32 bits, which leaves all 32-bit rows on their side.
     """
-    lower = np.full((tree.node_count, width), -np.inf, dtype=np.float32)
-    upper = np.full((tree.node_count, width), np.inf, dtype=np.float32)
     threshold = tree.threshold.astype(np.float32)
     too_high = threshold > tree.threshold
     threshold[too_high] = np.nextafter(threshold[too_high], np.float32(-np.inf))
-    for node in np.flatnonzero(tree.children_left >= 0):
-        left, right = tree.children_left[node], tree.children_right[node]
-        if mirrored:
-            left, right = right, left
-        lower[[left, right]], upper[[left, right]] = lower[node], upper[node]
-        column = columns[tree.feature[node]]
-        upper[left, column] = threshold[node]
-        lower[right, column] = threshold[node]
+    children = tree.children_left, tree.children_right
+    below, above = children[::-1] if mirrored else children
+    return boxes_of_splits(below, above, columns[np.maximum(tree.feature, 0)], threshold, width)
+
+
+def boxes_of_splits(
+    below: np.ndarray, above: np.ndarray, column: np.ndarray, edge: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (lower, upper), each (nodes, width), of nodes that split one column at an edge.
+
+    Args:
+        below: (nodes,) child with the edge as its upper bound; negative for leaves.
+        above: (nodes,) child with the edge as its lower bound.
+        column: (nodes,) that is split.
+        edge: (nodes,) where.
+        width: number of columns.
+    """
+    lower = np.full((len(below), width), -np.inf, dtype=np.float32)
+    upper = np.full((len(below), width), np.inf, dtype=np.float32)
+    for node in np.flatnonzero(below >= 0):  # parents stand before their children
+        parts = [below[node], above[node]]
+        lower[parts], upper[parts] = lower[node], upper[node]
+        upper[below[node], column[node]] = edge[node]
+        lower[above[node], column[node]] = edge[node]
     return lower, upper
 
 

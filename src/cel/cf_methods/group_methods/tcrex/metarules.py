@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from cel.cf_methods.explanations.cohort import Cohort
+from cel.cf_methods.group_methods.tcrex.boxes import boxes_of_splits
 from cel.cf_methods.group_methods.tcrex.reach import Reach
 from cel.space.region import Region
 
@@ -129,16 +130,13 @@ def _bounds(reach: Reach) -> dict[int, np.ndarray]:
 
 
 def _parts(fitted: Any, bounds: dict[int, np.ndarray], width: int) -> Metarules:
-    tree, columns = fitted.tree_, list(bounds)
-    lower = np.full((tree.node_count, width), -np.inf, dtype=np.float32)
-    upper = np.full((tree.node_count, width), np.inf, dtype=np.float32)
+    tree, columns = fitted.tree_, np.array(list(bounds), dtype=np.int64)
+    column, edge = np.zeros(tree.node_count, dtype=np.int64), np.zeros(tree.node_count, np.float32)
     for node in np.flatnonzero(tree.children_left >= 0):
-        left, right = tree.children_left[node], tree.children_right[node]
-        lower[[left, right]], upper[[left, right]] = lower[node], upper[node]
-        c = columns[tree.feature[node]]
-        edge = bounds[c][int(np.floor(tree.threshold[node]))]
-        upper[left, c] = edge
-        lower[right, c] = edge
+        column[node] = columns[tree.feature[node]]
+        edge[node] = bounds[column[node]][int(np.floor(tree.threshold[node]))]
+    below, above = tree.children_left, tree.children_right
+    lower, upper = boxes_of_splits(below, above, column, edge, width)
     leaves = np.flatnonzero(tree.children_left < 0)
     number = np.full(tree.node_count, -1)
     number[leaves] = np.arange(len(leaves))
