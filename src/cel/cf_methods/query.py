@@ -86,8 +86,13 @@ class Query:
 
     def accept(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Snap points (a, d) and tell whether they have the wanted outcome with a small margin."""
-        seen: Tensor = self._last_region(rows).snap(x)
+        seen = self.snap(x, rows)
         return seen, self.model.margin(seen, self.target[rows]) >= MARGIN
+
+    def snap(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Move points (a, d) of some rows (a,) to the nearest that the model may be shown."""
+        seen: Tensor = self._last_region(rows).snap(x)
+        return seen
 
     @cached_property
     def _last_region(self) -> LastOf[Region]:

@@ -201,7 +201,7 @@ class _Look:
         query, target = self.query, self.query.target[rows]
         stands = torch.ones_like(x[:, 0], dtype=torch.bool)
         if query.region.space.constraints:
-            seen: Tensor = query.region.select(rows).snap(x)
+            seen = query.snap(x, rows)
             stands = ((seen - x).abs() <= _SAME).all(1)
         scores = query.model.scores(x)
         sure = torch.softmax(scores.double(), 1).gather(1, target[:, None])[:, 0]

@@ -44,7 +44,7 @@ def accept_beyond(query: Query, margin: float) -> Accept:
         return query.accept
 
     def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen: Tensor = query.region.select(rows).snap(x)
+        seen = query.snap(x, rows)
         return seen, query.model.margin(seen, query.target[rows]) >= margin
 
     return accept
@@ -54,7 +54,7 @@ def accept_within(query: Query, eps: float) -> Accept:
     """Return a test that asks for every output within `eps` of the wanted value."""
 
     def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen: Tensor = query.region.select(rows).snap(x)
+        seen = query.snap(x, rows)
         miss = (query.model.scores(seen) - query.target[rows]).abs().amax(-1)
         return seen, miss <= eps * (1 - 1e-4)
 

@@ -61,7 +61,7 @@ def accept_guided(
     """
 
     def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen: Tensor = query.region.select(rows).snap(x)
+        seen = query.snap(x, rows)
         scores, wanted = query.model.scores(seen), query.target[rows]
         ok = query.model.margin_of(scores, wanted) >= MARGIN
         ok &= probability_margin(scores, wanted) >= kappa
