@@ -2,9 +2,11 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+import cel
 from cel.benchmark import Store
 from cel.errors import StoreError
 
@@ -96,3 +98,35 @@ def test_sweeping_spares_a_run_that_is_going_on(tmp_path):
         Store(tmp_path / "s").sweep()
         assert not old.exists()
     assert store.intact("score", "k")
+
+
+def test_a_store_that_another_run_is_just_making_is_shared(tmp_path):
+    """Two runs at once: the second saw the first one's half-written marker and refused."""
+    root = tmp_path / "s"
+    root.mkdir()
+    (root / ".store.json.1a2b3c4d").write_text("")
+    assert Store(root).read_json("store.json")["schema"] == 1
+
+
+def test_a_store_that_another_run_has_made_meanwhile_is_shared(tmp_path, monkeypatch):
+    root = tmp_path / "s"
+    root.mkdir()
+    listed = Path.iterdir
+
+    def quicker(folder):
+        if folder == root:
+            (root / "objects").mkdir(exist_ok=True)
+            (root / "store.json").write_text(json.dumps({"schema": 1, "cel": cel.__version__}))
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", quicker)
+    assert Store(root).root == root
+    (root / "store.json").write_text(json.dumps({"schema": 99, "cel": "9"}))
+    with pytest.raises(StoreError):
+        Store(root)
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / ".store.jsonx").write_text("mine")
+    with pytest.raises(StoreError, match="not empty"):
+        Store(tmp_path)

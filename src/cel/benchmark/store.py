@@ -48,7 +48,12 @@ class Store:
             return
         if self.root.exists() and not self.root.is_dir():
             raise StoreError(f"{self.root} is a file; choose a folder for the run")
-        if self.root.exists() and any(self.root.iterdir()):
+        begun = f".{marker.name}."  # the marker as another run is writing it
+        found = list(self.root.iterdir()) if self.root.exists() else []
+        if marker.exists():  # another run was quicker
+            self._check_schema()
+            return
+        if any(not p.name.startswith(begun) for p in found):
             raise StoreError(f"{self.root} is not empty and is not a CEL store; choose another")
         self.root.mkdir(parents=True, exist_ok=True)
         write_text(marker, json.dumps({"schema": SCHEMA, "cel": cel.__version__}))
