@@ -104,19 +104,22 @@ def line(problem, name, rows, answers, seconds, ready):
 
 def ours(problem, rows, method="auto", name="cel.explain", **settings):
     """Ask the front door."""
+    rules = {n: getattr(problem, n) for n in ("immutable", "increasing", "ranges")}
+    told, result = timed(problem, problem.model, name, rows, method=method, **rules, **settings)
+    return told | {"impossible": int((result.status == "infeasible").sum())}
+
+
+def timed(problem, model, name, rows, **settings):
+    """Make an explainer, warm it up with two rows, and time it on all of them."""
     started = time.process_time()
-    explainer = cel.Explainer(
-        problem.model, problem.train, target=1, method=method, immutable=problem.immutable,
-        increasing=problem.increasing, ranges=problem.ranges, **settings,
-    )  # fmt: skip
+    explainer = cel.Explainer(model, problem.train, target=1, **settings)
     explainer.explain(rows.iloc[:2])
     ready = time.process_time() - started
     started = time.process_time()
     result = explainer.explain(rows)
     seconds = time.process_time() - started
     answers = result.to_frame().astype(object).reindex(rows.index)
-    told = line(problem, name, rows, answers, seconds, ready)
-    return told | {"impossible": int((result.status == "infeasible").sum())}
+    return line(problem, name, rows, answers, seconds, ready), result
 
 
 # -- beside other libraries ------------------------------------------------------------------
@@ -307,18 +310,8 @@ class Judged:
         self.problem = Problem(judge, train, **rules)
 
     def ask(self, method, rows, known):
-        started = time.process_time()
-        explainer = cel.Explainer(
-            self.own, self.problem.train, target=1, method=method, **self.rules, **known
-        )
-        explainer.explain(rows.iloc[:2])
-        ready = time.process_time() - started
-        started = time.process_time()
-        result = explainer.explain(rows)
-        seconds = time.process_time() - started
-        answers = result.to_frame().astype(object).reindex(rows.index)
-        told = line(self.problem, method, rows, answers, seconds, ready)
-        return shown(told)
+        settings = {"method": method, **self.rules, **known}
+        return shown(timed(self.problem, self.own, method, rows, **settings)[0])
 
 
 # -- the page --------------------------------------------------------------------------------
