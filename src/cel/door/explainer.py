@@ -43,7 +43,7 @@ class Explainer:
 
     Everything that does not depend on the rows is done here, once: types and ranges are read off
     the background, constraints are checked together, the method is chosen and fitted. What is
-    left for `explain` are the calls of the model: about fifty for a row of a black box.
+    left for `explain` are the calls of the model: seven to nine for a row of a small black box.
     `inferred` says what was read and chosen.
 
     Args:

@@ -188,9 +188,9 @@ class Portfolio(Auto):
         none = torch.zeros(len(query), dtype=torch.bool, device=x.device)
         if rest.infeasible is not None:
             none[rows] = rest.infeasible.to(none.device)
-        for row, name in zip(rows.tolist(), _sources(rest, len(rows)), strict=True):
-            source[row] = name
-        return Answer(x=x, infeasible=none, logs=rest.logs), source
+        told = np.array(source, dtype=object)
+        told[rows.cpu().numpy()] = _sources(rest, len(rows))
+        return Answer(x=x, infeasible=none, logs=rest.logs), told.tolist()
 
     def _few(self, query: Query, rows: Tensor, effort: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """Return accepted points (a, d) of few changes and their rows (a,)."""
