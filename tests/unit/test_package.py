@@ -48,6 +48,17 @@ def test_readme_blocks_run(number, capsys):
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.parametrize("file", ["README.md", "pyproject.toml"])
+def test_counts_are_those_of_the_registries(file):
+    from cel.cf_methods import METHODS
+    from cel.datasets import DATASETS
+
+    text = (ROOT / file).read_text()
+    assert {int(n) for n in re.findall(r"(\d+) methods", text)} == {len(METHODS)}
+    for paper, ours in re.findall(r"(\d+) \+ (\d+) datasets", text):
+        assert int(paper) + int(ours) == len(list(DATASETS))
+
+
 def test_modules_stay_small():
     long = {
         str(p.relative_to(ROOT)): n
