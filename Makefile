@@ -51,6 +51,7 @@ docs: setup
 pages: setup
 	$(BIN)/python -c "from cel.metrics.docs import render; print(render(), end='')" > docs/metrics.md
 	$(BIN)/python benchmarks/fidelity.py
+	$(BIN)/python tools/modules.py > docs/modules.md
 
 # torch stays at the version of constraints.txt: its wheels are large and tied to drivers. The tools of the
 # tests stay at theirs.
