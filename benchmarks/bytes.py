@@ -8,7 +8,14 @@
 With `--checkout` the other folder is filled by the code of that checkout. Models are trained anew
 in both folders. For every cell there are two checksums: of the explanation (counterfactuals,
 sets, classes, states, proofs) and of its scores without times. Files are not compared as such,
-since they hold times. The command ends with 1 where anything differs or is missing on one side.
+since they hold times. A method whose version has risen may differ; the command ends with 1 where
+another one does, or where a cell is missing on one side.
+
+Names of lines and packaged suites change. `benchmarks/bytes_smoke.yaml` and `bytes_quick.yaml`
+name classes instead, so that old checkouts understand them, too:
+
+    python benchmarks/bytes.py runs/now --suite benchmarks/bytes_smoke.yaml \\
+        --against runs/before --checkout ../before
 """
 
 from __future__ import annotations
@@ -39,6 +46,8 @@ def fill(folder, suite, checkout, jobs):
     )
     own = {"PYTHONPATH": str(Path(checkout).resolve() / "src"), "OMP_NUM_THREADS": "1"}
     own["CEL_STORE"] = str(Path(folder).resolve() / "models")  # not the user's trained models
+    if Path(suite).is_file():
+        suite = str(Path(suite).resolve())
     command = [sys.executable, "-c", code, suite, str(Path(folder).resolve() / "run"), str(jobs)]
     subprocess.run(command, check=True, env=os.environ | own, cwd=checkout)
 
@@ -60,12 +69,13 @@ def digest(*parts):
 
 
 def told(folder):
-    """Return {(cell, "answers" or "scores"): checksum} of a folder; keys play no part."""
+    """Return {(cell, "answers", "scores" or "version"): what it is}; keys play no part."""
     from cel.result import ExplanationResult
 
-    out = {}
+    root, out = Path(folder) / "run", {}
+    facts = json.loads((root / "methods.json").read_text())
     for stage in ("explain", "score"):
-        for place in sorted((Path(folder) / "run" / "objects" / stage).glob("*")):
+        for place in sorted((root / "objects" / stage).glob("*")):
             spec = json.loads((place / "spec.json").read_text())
             cell = "/".join(str(spec[k]) for k in ("dataset", "fold", "model", "method"))
             if stage == "explain":
@@ -74,28 +84,36 @@ def told(folder):
             else:
                 scores = json.loads((place / "scores.json").read_text())
                 out[cell, "scores"] = digest(json.dumps(scores, sort_keys=True))
+                out[cell, "version"] = facts[spec["implementation"]]["version"]
     return out
 
 
 def table(now, before=None):
-    """Return one line per cell: checksums, and whether they are equal."""
-    cells = sorted({cell for cell, _ in (*now, *(before or ()))})
+    """Return one line per cell: checksums, and with another run whether they are equal."""
     lines = []
-    for cell in cells:
-        line = {"cell": cell}
-        for what in ("answers", "scores"):
-            line[what] = now.get((cell, what), "")
-            if before is not None:
-                same = now.get((cell, what)) == before.get((cell, what))
-                line[f"{what} equal"] = same
+    for cell in sorted({cell for cell, _ in (*now, *(before or ()))}):
+        line = {"cell": cell} | {w: now.get((cell, w), "") for w in ("answers", "scores")}
+        if before is not None:
+            line["answers equal"], line["scores equal"] = (
+                now.get((cell, w)) == before.get((cell, w)) for w in ("answers", "scores")
+            )
+        was, is_ = ((before or now).get((cell, "version")), now.get((cell, "version")))
+        line["version"] = str(is_) if was == is_ else f"{was} -> {is_}"
         lines.append(line)
     return pd.DataFrame(lines)
+
+
+def verdict(found):
+    """Return the cells that are equal, those that may differ, and those that must not."""
+    equal = found["answers equal"] & found["scores equal"]
+    risen = found["version"].str.contains("->") & ~found["version"].str.contains("None")
+    return [list(found.loc[w, "cell"]) for w in (equal, ~equal & risen, ~equal & ~risen)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--suite", default="smoke")
+    parser.add_argument("--suite", default="smoke", help="a packaged suite or a file")
     parser.add_argument("--against", type=Path, help="another folder of this command")
     parser.add_argument("--checkout", type=Path, help="fill the other folder with its code")
     parser.add_argument("--jobs", type=int, default=1)
@@ -108,12 +126,13 @@ def main():
     found = table(now, before)
     with pd.option_context("display.max_rows", None, "display.width", 200):
         print(found.to_string(index=False))
-    whole = digest(json.dumps(sorted((*k, v) for k, v in now.items())))
+    whole = digest(json.dumps(sorted((*k, str(v)) for k, v in now.items())))
     print(f"{len(found)} cells, all together {whole}")
     if before is not None:
-        other = found[~(found["answers equal"] & found["scores equal"])]
-        print(f"{len(found) - len(other)} equal, {len(other)} not: {', '.join(other['cell'])}")
-        sys.exit(1 if len(other) else 0)
+        equal, risen, wrong = verdict(found)
+        print(f"{len(equal)} equal, {len(risen)} of methods whose version has risen")
+        print(f"{len(wrong)} differ that should not: {', '.join(wrong) or 'none'}")
+        sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":
