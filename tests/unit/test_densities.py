@@ -210,6 +210,46 @@ def test_vae_keeps_what_cannot_change():
         vae.decode(z, x[:, :2])
 
 
+def _trained(x, beta=0.1, **settings):
+    return VAE(latent=2, hidden=(16,), beta=beta, lr=1e-2, **settings).fit(x, space=SPACE)
+
+
+def test_vae_learns_and_judges_the_same_objective():
+    """Reconstruction, of draws around the code, less beta times the divergence in closed form."""
+    x = torch.from_numpy(rows(300))
+    net = _trained(x, epochs=15).module_
+    mean, log_var = net.encode(x, None)
+    code = torch.distributions.Normal(mean, (0.5 * log_var).exp())
+    prior = torch.distributions.Normal(0.0, 1.0)
+    kl = torch.distributions.kl_divergence(code, prior).sum(-1)
+    assert kl.mean() > 1
+    judged = net.eval().objective(x)
+    z = mean + (0.5 * log_var).exp() * net.bank[:8]
+    ones = x.expand(8, -1, -1)
+    by_hand = net._log_likelihood(ones, z, ones[..., net.fixed], None).mean(0) - 0.1 * kl
+    assert torch.allclose(judged, by_hand, atol=1e-4)
+    torch.manual_seed(0)
+    learned = torch.stack([net.train().objective(x) for _ in range(200)]).mean()
+    assert abs(learned - judged.mean()) < 0.1 * kl.mean()
+    net.eval()
+    assert not torch.allclose(net(x), judged), "the importance bound weighs the divergence fully"
+    other = _trained(x, epochs=1, random_state=1).module_.eval()
+    stack = Stack([m.requires_grad_(True) for m in (net, other)]).module.eval()
+    both = stack.objective(x.expand(2, -1, -1))
+    assert torch.allclose(both, torch.stack([net.objective(x), other.objective(x)]), atol=1e-4)
+
+
+def test_vae_keeps_the_epoch_that_its_objective_prefers():
+    """The kept weights have the validation loss that the history calls the best."""
+    x = torch.from_numpy(rows(400))
+    fit, valid = x[:300], x[300:]
+    vae = VAE(latent=2, hidden=(16,), beta=0.1, lr=1e-2, epochs=60, patience=60)
+    vae.fit(fit, space=SPACE, valid=(valid, None))
+    best = vae.history_["valid_loss"].min()
+    assert best == pytest.approx(-float(vae.module_.objective(valid).mean()), rel=1e-5)
+    assert vae.history_["valid_loss"].idxmin() > 10, "more than a first glance"
+
+
 def test_discrete_samples_can_be_decoded():
     x = torch.from_numpy(rows())
     for model in (MixedDensity(epochs=2), DequantizedFlow(epochs=2)):

@@ -59,7 +59,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "cchvae"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     autoencoder_settings: ClassVar[Mapping[str, str]] = {

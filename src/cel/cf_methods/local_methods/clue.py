@@ -74,6 +74,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "clue"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Antoran et al., ICLR 2021, arXiv:2006.06848"

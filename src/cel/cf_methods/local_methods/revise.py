@@ -53,6 +53,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "revise"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Joshi et al., 2019, arXiv:1907.09615"

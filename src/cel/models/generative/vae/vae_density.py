@@ -29,9 +29,10 @@ class VAE(GenerativePytorchMixin):
 
     Encoder q(z | x_m, x_c) and prior N(0, I) are normal; the decoder p(x_m | z, x_c) has a
     normal head for numbers and a softmax head for each one-hot block (after Nazabal et al., 2020;
-    Pawelczyk et al., 2020). Training maximises E_q[log p(x_m | z, x_c)] - beta KL(q || p).
-    `log_prob` is the importance-weighted bound on log p(x_m | x_c) (Burda et al., 2016) with the
-    same draws for every row. Which columns cannot change is read from the feature space.
+    Pawelczyk et al., 2020). Training maximises E_q[log p(x_m | z, x_c)] - beta KL(q || p)
+    and keeps the epoch where validation rows have the most of the same. `log_prob` is the
+    importance-weighted bound on log p(x_m | x_c) (Burda et al., 2016) with the same draws for
+    every row. Which columns cannot change is read from the feature space.
 
     Args:
         latent: dimension of z.
@@ -91,6 +92,10 @@ class VAE(GenerativePytorchMixin):
     def _initialise(self, module: nn.Module, *tables: Tensor) -> None:
         assert isinstance(module, VAENet)
         module.start(tables[0])
+
+    def _loss(self, module: nn.Module, *batch: Tensor) -> Tensor:
+        assert isinstance(module, VAENet)
+        return -module.objective(*batch)
 
     def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return the mean (n, z) of q(z | x)."""

@@ -19,6 +19,7 @@ __all__ = ["VAENet"]
 POOL = 1024  # immutable parts kept for sampling
 LIMIT = 5.0  # of the log-variance of a code
 DRAWN_AT_ONCE = 4096  # rows times draws in one product
+JUDGED = 8  # draws by which epochs are compared
 
 
 class VAENet(nn.Module):
@@ -83,15 +84,27 @@ class VAENet(nn.Module):
         chosen = torch.randint(len(x), (POOL,), device=x.device)
         self.pool.copy_(x[chosen][:, self.fixed])
 
-    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the evidence bound of one draw in training, of all kept draws otherwise."""
+    def objective(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return E_q[log p(x | z)] - beta KL(q || p), (..., n): what is learned and validated.
+
+        The expectation is one random draw in training, and the mean of `JUDGED` kept draws
+        otherwise, so that epochs are compared by the same numbers.
+        """
         mean, log_var = self.encode(x, context)
+        spread = (0.5 * log_var).exp()
+        kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
         if self.training:
-            fixed = x[..., self.fixed]
-            z = mean + (0.5 * log_var).exp() * torch.randn_like(mean)
-            kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
-            return self._log_likelihood(x, z, fixed, context) - self.beta * kl
-        draws = torch.split(self.bank, max(1, DRAWN_AT_ONCE // max(x.shape[-2], 1)))
+            z = mean + spread * torch.randn_like(mean)
+            return self._log_likelihood(x, z, x[..., self.fixed], context) - self.beta * kl
+        mean, spread = mean.unsqueeze(-3), spread.unsqueeze(-3)
+        draws = _pieces(self.bank[:JUDGED], x)
+        terms = [self._log_likelihoods(x, mean + spread * e, context) for e in draws]
+        return torch.cat(terms, -2).mean(-2) - self.beta * kl
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return the importance-weighted bound on log p(x), (..., n), by all kept draws."""
+        mean, log_var = self.encode(x, context)
+        draws = _pieces(self.bank, x)
         terms = torch.cat([self._log_weights(e, x, mean, log_var, context) for e in draws], -2)
         return terms.movedim(-2, 0).logsumexp(0) - math.log(len(self.bank))
 
@@ -99,14 +112,18 @@ class VAENet(nn.Module):
         self, draws: Tensor, x: Tensor, mean: Tensor, log_var: Tensor, context: Tensor | None
     ) -> Tensor:
         """Return log p(x, z) - log q(z | x), (..., k, n), of some draws (k, 1, z)."""
-        count = len(draws)
         mean, log_var = mean.unsqueeze(-3), log_var.unsqueeze(-3)
         z = mean + (0.5 * log_var).exp() * draws
         log_ratio = 0.5 * (draws.square() + log_var - z.square()).sum(-1)
+        return self._log_likelihoods(x, z, context) + log_ratio
+
+    def _log_likelihoods(self, x: Tensor, z: Tensor, context: Tensor | None) -> Tensor:
+        """Return log p(x | z), (..., k, n), of k codes (..., k, n, z) for each row."""
+        count = z.shape[-3]
         x = _repeated(x, count)
         context = None if context is None else _repeated(context, count)
         found = self._log_likelihood(x, z.flatten(-3, -2), x[..., self.fixed], context)
-        return found.view(log_ratio.shape) + log_ratio
+        return found.view(z.shape[:-1])
 
     def encode(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (..., n, z) of the code."""
@@ -180,6 +197,11 @@ class VAENet(nn.Module):
         x[..., self.choices] = blocks
         x[..., self.fixed] = fixed
         return x
+
+
+def _pieces(bank: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    """Return the draws in parts that are decoded for all rows (..., n, d) at once."""
+    return torch.split(bank, max(1, DRAWN_AT_ONCE // max(x.shape[-2], 1)))
 
 
 def _repeated(rows: Tensor, count: int) -> Tensor:
