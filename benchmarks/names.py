@@ -1,19 +1,29 @@
-"""Print or write the table of names of docs/methods.md: what each stands for, and what it does.
+"""Print or write what docs/methods.md says in numbers: the table of names, and what each costs.
 
     python benchmarks/names.py
     python benchmarks/names.py --write
 
-Settings come from `cel.cf_methods.variants`, numbers from the shipped scores of `standard`:
-means over models and folds, then over its classification datasets.
+Settings come from `cel.cf_methods.variants`, numbers of the table from the shipped scores of
+`standard`: means over models and folds, then over its classification datasets. Below the heading
+of each method stand its picture (`pictures.py`) and its times: those of `standard`, or of `quick`
+for names that `standard` has no scores of yet.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 from cel.benchmark.shipped import shipped_table
 from cel.cf_methods.variants import VARIANTS
+from sketches import SKETCHES
+
+PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+HEADING = re.compile(r"^### .*\(`(\w+)`.*$", re.MULTILINE)
+MARKS = ("<!-- shown -->", "<!-- end of shown -->")
 
 SHOWN = {
     "success": ("answered", 2),
@@ -50,13 +60,63 @@ def lines():
     return out
 
 
+def times():
+    """{name: (suite, {dataset: CPU ms per row}, CPU seconds of a fit)} of the shipped scores."""
+    out = {}
+    for suite in ("quick", "standard"):
+        scores = shipped_table(suite)
+        table = scores.groupby(["metric", "method", "dataset"])["value"].mean()
+        fit = table["time_fit_s"].groupby("method").median()
+        for name, rows in table["cpu_ms_per_row"].groupby("method"):
+            out[name] = suite, rows.droplevel("method").to_dict(), float(fit[name])
+    return out
+
+
+def measured(method, known):
+    """Return a sentence about what the names of a method took."""
+    names = [method, *(n for n, v in VARIANTS.items() if v.method == method and n != method)]
+    said = []
+    for name in names:
+        if name in known:
+            suite, rows, fit = known[name]
+            low, high = min(rows.values()), max(rows.values())
+            took = f"{short(low)} to {short(high)} ms a row, fit {short(fit)} s"
+            said.append(f"`{name}` {took} (`{suite}`)")
+    return f"*Measured:* {'; '.join(said) if said else 'no shipped scores yet'}."
+
+
+def short(value):
+    """Return a number with two digits, and no more than two decimals."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def blocks():
+    """{method: its picture and its times, as they stand below its heading}."""
+    known = times()
+    return {
+        name: f"{MARKS[0]}\n![{sketch.told}](images/methods/{name}.png)\n\n"
+        f"{measured(name, known)}\n{MARKS[1]}"
+        for name, sketch in SKETCHES.items()
+    }
+
+
+def with_blocks(text):
+    """Return the page with a block below the heading of every method, old ones replaced."""
+    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]) + "\n\n", re.DOTALL)
+    known = blocks()
+    return HEADING.sub(
+        lambda found: f"{found[0]}\n\n{known[found[1]]}" if found[1] in known else found[0],
+        between.sub("", text),
+    )
+
+
 def write():
-    """Put the table in the place of the one that starts with the same head."""
-    page = Path(__file__).parents[1] / "docs" / "methods.md"
-    told, table = page.read_text(encoding="utf-8").split("\n"), lines()
+    """Put the table in the place of the one that starts with the same head, and all blocks."""
+    told, table = PAGE.read_text(encoding="utf-8").split("\n"), lines()
     start = next(i for i, line in enumerate(told) if line.startswith("| name |"))
     end = next(i for i in range(start, len(told)) if not told[i].startswith("|"))
-    page.write_text("\n".join([*told[:start], *table, *told[end:]]), encoding="utf-8")
+    text = "\n".join([*told[:start], *table, *told[end:]])
+    PAGE.write_text(with_blocks(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,9 @@ def test_the_wheel_has_everything(installed, tmp_path):
         "print([load_suite(s).name for s in p()], len(paper_results()))",
         tmp_path,
     )
-    assert "['paper', 'quick', 'robust', 'smoke', 'standard'] 2790" in other.stdout, other.stderr
+    assert "['causal', 'paper', 'quick', 'robust', 'smoke', 'standard'] 2790" in other.stdout, (
+        other.stderr
+    )
 
 
 def test_file_and_class_names_have_one_meaning():

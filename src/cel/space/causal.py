@@ -7,8 +7,7 @@ all others follow from what changed above them (prediction), with the noise of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,43 +17,12 @@ from torch import Tensor
 from cel.errors import ConfigError
 from cel.space._arrays import to_tensor
 from cel.space.feature_space import FeatureSpace
+from cel.space.mechanisms import Mechanism, kernel, least_squares, network, nothing
 
-__all__ = ["Mechanism", "StructuralModel"]
+__all__ = ["Learnt", "Mechanism", "StructuralModel"]
 
-KERNEL_ROWS = 400  # training rows that a kernel regression stands on
-RIDGE = 1e-2  # of a kernel regression, and 1e-6 of it of a linear one
-
-
-@dataclass(frozen=True, eq=False)
-class Mechanism:
-    """How a feature follows from its parents.
-
-    Attributes:
-        parents: names of the parents.
-        weights: (k,) one per column of the parents, for a linear mechanism; or None.
-        function: (a, k) columns of the parents -> (a,), differentiable; or None.
-    """
-
-    parents: tuple[str, ...]
-    weights: Tensor | None = None
-    function: Callable[[Tensor], Tensor] | None = None
-
-    @classmethod
-    def linear(cls, weights: Mapping[str, float]) -> Mechanism:
-        """Return a linear mechanism of parents that are one number each.
-
-        >>> Mechanism.linear({"income": 0.5, "age": 0.1}).parents
-        ('income', 'age')
-        """
-        values = torch.tensor([float(w) for w in weights.values()], dtype=torch.float64)
-        return cls(tuple(weights), values)
-
-    def __call__(self, parents: Tensor) -> Tensor:
-        """Return the part (a,) of the feature that the columns (a, k) of its parents explain."""
-        if self.function is not None:
-            return self.function(parents)
-        assert self.weights is not None
-        return parents @ self.weights.to(parents)
+Learnt = Literal["linear", "kernel", "mlp"]
+"""How the equations of a graph are learnt."""
 
 
 class StructuralModel:
@@ -96,21 +64,48 @@ class StructuralModel:
         space: FeatureSpace,
         x: Any,
         graph: Mapping[str, Sequence[str]],
-        kind: Literal["linear", "kernel"] = "linear",
+        kind: Learnt = "linear",
     ) -> StructuralModel:
         """Learn the equations of a graph (feature -> parents) from rows `x` (m, d).
 
-        "linear" is least squares, "kernel" ridge regression with a Gaussian kernel.
+        "linear" is least squares, "kernel" ridge regression with a Gaussian kernel, "mlp" a small
+        network; all with additive noise.
         """
         rows = to_tensor(x).double()
-        model = cls(space, {n: Mechanism(tuple(p), function=_zero) for n, p in graph.items() if p})
+        model = cls(
+            space, {n: Mechanism(tuple(p), function=nothing) for n, p in graph.items() if p}
+        )
         found = {}
         for name, mechanism in model.mechanisms.items():
             inputs = rows[:, model._columns(mechanism.parents)]
             outcome = rows[:, space[name].columns[0]]
-            learn = _least_squares if kind == "linear" else _kernel
+            learn = {"linear": least_squares, "kernel": kernel, "mlp": network}[kind]
             found[name] = learn(mechanism.parents, inputs, outcome)
         return cls(space, found)
+
+    @classmethod
+    def resampled(
+        cls,
+        space: FeatureSpace,
+        x: Any,
+        graph: Mapping[str, Sequence[str]],
+        kind: Learnt = "linear",
+        *,
+        draws: int = 20,
+        seed: int = 0,
+    ) -> tuple[StructuralModel, ...]:
+        """Learn the equations `draws` times, from rows drawn with replacement.
+
+        How much they differ is what the rows leave open about the equations.
+
+        >>> x = torch.rand(50, 2, generator=torch.manual_seed(0))
+        >>> graph = {"x1": ["x0"]}
+        >>> len(StructuralModel.resampled(FeatureSpace.continuous(2), x, graph, draws=3))
+        3
+        """
+        rows, rng = to_tensor(x), torch.Generator().manual_seed(seed)
+        drawn = torch.randint(len(rows), (draws, len(rows)), generator=rng)
+        return tuple(cls.fitted(space, rows[i], graph, kind) for i in drawn)
 
     @property
     def is_linear(self) -> bool:
@@ -148,8 +143,10 @@ class StructuralModel:
             above = self._columns(mechanism.parents)
             now = torch.stack([columns[c] for c in above], 1)
             change = mechanism(now) - mechanism(x[:, above])
-            moved = (now != x[:, above]).any(1) & ~acted[:, feature]
-            columns[column] = torch.where(moved, columns[column] + change, columns[column])
+            change = torch.where(acted[:, feature], torch.zeros_like(change), change)
+            moved = (now != x[:, above]).any(1)
+            still = columns[column] + (change - change.detach())  # its slope, not its rounding
+            columns[column] = torch.where(moved, columns[column] + change, still)
         return torch.stack(columns, 1)
 
     def effects(self, acted: Tensor) -> Tensor:
@@ -194,33 +191,3 @@ def _order(graph: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         for name in free:
             del left[name]
     return tuple(out)
-
-
-def _zero(parents: Tensor) -> Tensor:
-    return parents[:, 0] * 0
-
-
-def _least_squares(parents: tuple[str, ...], inputs: Tensor, outcome: Tensor) -> Mechanism:
-    centred = inputs - inputs.mean(0)
-    square = centred.T @ centred
-    ridge = 1e-8 * square.diagonal().mean().clamp(min=1e-12) * torch.eye(len(square)).to(square)
-    weights = torch.linalg.solve(square + ridge, centred.T @ (outcome - outcome.mean()))
-    return Mechanism(parents, weights=weights)
-
-
-def _kernel(parents: tuple[str, ...], inputs: Tensor, outcome: Tensor) -> Mechanism:
-    step = max(1, len(inputs) // KERNEL_ROWS)
-    known, value = inputs[::step], outcome[::step]
-    unit = known.std(0).clamp(min=1e-6) * known.shape[1] ** 0.5
-
-    def close(a: Tensor, b: Tensor) -> Tensor:
-        return torch.exp(-0.5 * torch.cdist(a / unit.to(a), b / unit.to(a)).square())
-
-    matrix = close(known, known) + RIDGE * torch.eye(len(known), dtype=known.dtype)
-    weights = torch.linalg.solve(matrix, value - value.mean())
-
-    def function(x: Tensor) -> Tensor:
-        out: Tensor = (close(x, known.to(x)) @ weights.to(x)) + value.mean().to(x)
-        return out
-
-    return Mechanism(parents, function=function)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
 import torch
 from torch import Tensor
 
+from cel.cf_methods.local_methods.causal.category_plans import switched_features
+from cel.cf_methods.local_methods.causal.doubt import Doubt, as_score
 from cel.cf_methods.query import MARGIN, Query
 from cel.cf_methods.tangent.margins import AIM, class_margins
 from cel.solvers import (
@@ -70,6 +72,31 @@ class Actions:
             empty=none.clone(),
         )
 
+    def with_plan(self, other: Actions, price: Tensor, asked: Tensor) -> Actions:
+        """Return the cheaper action of each row, and what is known about both plans together.
+
+        Args:
+            other: actions of another plan, whose costs include its price.
+            price: (n,) what the plan costs at the least, for rows that it was not asked for.
+            asked: (n,) bool, rows that it was asked for.
+        """
+        better = other.ok & (other.cost < self.cost * (1 - _TIE))
+        take = better[:, None]
+        low = torch.where(asked, _floor(other), price)
+        bound = torch.minimum(_floor(self), low)  # not a number where nothing is known
+        return Actions(
+            x=torch.where(take, other.x, self.x),
+            action=torch.where(take, other.action, self.action),
+            ok=self.ok | other.ok,
+            cost=torch.where(better, other.cost, self.cost),
+            bound=torch.where(bound.isinf(), torch.nan, bound),
+            empty=bound.isinf(),
+        )
+
+
+def _floor(actions: Actions) -> Tensor:
+    return torch.where(actions.empty, torch.inf, actions.bound)
+
 
 @dataclass(frozen=True, eq=False)
 class ActionProblem:
@@ -80,12 +107,39 @@ class ActionProblem:
         region: what the rows themselves may do.
         scm: what follows.
         scale: (d,) what one unit of cost buys.
+        doubt: what is open about the equations, or None.
+        switch: (n, d) what is added to one-hot columns, or None.
+        price: (n,) what that costs, or None.
     """
 
     query: Query
     region: Region
     scm: StructuralModel
     scale: Tensor
+    doubt: Doubt | None = None
+    switch: Tensor | None = None
+    price: Tensor | None = None
+
+    def switched(self, switch: Tensor, price: Tensor) -> ActionProblem:
+        """Return the problem of rows that act on categories, too: (n, d) at prices (n,)."""
+        return replace(self, switch=switch, price=price)
+
+    def acts(self, action: Tensor, acted: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return actions (a, d) on numbers with those on categories, and their sets (a, p)."""
+        if self.switch is None:
+            return action, acted
+        switch = self.switch[rows].to(action)
+        return action + switch, acted | switched_features(
+            switch, self.region.layout.owner, acted.shape[1]
+        )
+
+    def base(self, rows: Tensor, acted: Tensor) -> Tensor:
+        """Return rows (a, d) before anything is done about numbers: categories are switched."""
+        x = self.query.x[rows]
+        if self.switch is None:
+            return x
+        x = x.double()
+        return self.scm.follow(x, *self.acts(torch.zeros_like(x), acted, rows))
 
     @cached_property
     def can_act(self) -> Tensor:
@@ -115,23 +169,37 @@ class ActionProblem:
         lay, x = self.region.layout, self.query.x[rows]
         return lay.relations, torch.maximum(lay.bounds.expand(len(rows), -1), x @ lay.relations.T)
 
-    def cost(self, action: Tensor) -> Tensor:
-        """Return the cost (a,) of actions (a, d)."""
-        return (action.abs() / self.scale).sum(1)
+    def cost(self, action: Tensor, rows: Tensor) -> Tensor:
+        """Return the cost (a,) of actions (a, d) on numbers, and of the switches of the rows."""
+        cost: Tensor = (action.abs() / self.scale).sum(1)
+        return cost if self.price is None else cost + self.price[rows]
 
     def settle(self, action: Tensor, acted: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Put actions (a, d) on their grids and let all follow; return them, rows and verdicts."""
         x, lay = self.query.x[rows], self.region.layout
         on = acted[:, lay.owner] & self.can_act[rows][:, lay.owner]
         asked = torch.where(on, x + action, x)
+        if self.switch is not None:
+            asked = asked + self.switch[rows]
         done: Tensor = self.region.select(rows).snap(asked)
         action = torch.where(on, done - x, torch.zeros_like(x))
-        result = self.scm.follow(x, action, acted)
+        whole, sets = self.acts(action, acted, rows)
+        result = self.scm.follow(x, whole, sets)
         result = torch.where(on, done, result)  # x + (done - x) may differ by rounding
         seen, ok = self.query.accept(result, rows)
+        if self.doubt is not None:
+            with torch.no_grad():
+                ok = ok & (self.lead(action, acted, rows) >= 0)
         room = torch.where(on, torch.zeros_like(lay.step), lay.step / 2) + lay.tolerance
         ok = ok & ((seen - result).abs() <= room).all(1) & (seen != x).any(1)
         return action, seen, ok
+
+    def lead(self, action: Tensor, acted: Tensor, rows: Tensor) -> Tensor:
+        """Return (a,) how far the wanted class leads for most of what the equations may be."""
+        assert self.doubt is not None
+        whole, sets = self.acts(action, acted, rows)
+        query = self.query
+        return self.doubt.lead(query.model, query.x[rows], whole, sets, query.target[rows])
 
 
 def sets_of_actions(problem: ActionProblem, max_cut: int) -> tuple[Tensor, bool]:
@@ -155,14 +223,19 @@ def sets_of_actions(problem: ActionProblem, max_cut: int) -> tuple[Tensor, bool]
 
 
 @torch.no_grad()
-def linear_actions(problem: ActionProblem, sets: Tensor) -> Actions:
+def linear_actions(problem: ActionProblem, sets: Tensor, todo: Tensor) -> Actions:
     """Solve the program of each row and set exactly, and take the cheapest that stands.
 
     Grids are not part of the programs: actions are rounded, and lengthened where that fails.
+
+    Args:
+        problem: rows, and what follows from actions.
+        sets: (s, p) bool, features to act on.
+        todo: row numbers; the others are left without an action.
     """
     out = Actions.nothing(problem.query.x)
     pairs = _VALUES // problem.query.x.shape[1] ** 2
-    for rows in torch.split(problem.query.rows(), max(1, pairs // len(sets))):
+    for rows in torch.split(todo, max(1, pairs // len(sets))):
         if not len(rows) or problem.query.budget.expired:
             break
         _linear_part(problem, sets, rows, out)
@@ -177,19 +250,21 @@ def _linear_part(problem: ActionProblem, sets: Tensor, rows: Tensor, out: Action
     price = (1 / problem.scale).double()
     best, sure = _programs(w, gap, low, high, price, (n, s))
     floor = (best.delta.abs() * price).sum(1).masked_fill(~best.feasible | ~sure, torch.inf)
+    switch = 0.0 if problem.price is None else problem.price[source].double()
     lax = gap.clone()
     lax[:, : _classes(problem)] -= AIM  # the boundary itself
     corner = torch.maximum(w * low[:, None, :], w * high[:, None, :]).sum(2)
     empty = (corner < lax - 1e-9 * (1 + lax.abs())).any(1)
     empty |= proved_empty(w, lax, low, high, best.dual)
     extra = best.dual[:, : _classes(problem)].sum(1) * (AIM - MARGIN)
-    cheap = ((best.delta.abs() * price).sum(1) - extra).masked_fill(empty, torch.inf)
+    cheap = ((best.delta.abs() * price).sum(1) - extra + switch).masked_fill(empty, torch.inf)
     cheap = torch.where(best.feasible | empty, cheap, torch.nan)  # nothing is known
     least = cheap.reshape(n, s).amin(1)
     out.empty[rows] = empty.reshape(n, s).all(1)
     bound = (least * (1 - _SLACK)).to(out.bound)
     out.bound[rows] = torch.where(least.isfinite(), bound, torch.full_like(bound, torch.nan))
-    _take_cheapest(problem, sets, rows, best.delta.reshape(n, s, -1), floor.reshape(n, s), out)
+    floor = (floor + switch).reshape(n, s)
+    _take_cheapest(problem, sets, rows, best.delta.reshape(n, s, -1), floor, out)
 
 
 def _programs(
@@ -256,10 +331,11 @@ def _offer(
     for factor in _LONGER:
         longer = torch.minimum(torch.maximum(factor * action[left], low[left]), high[left])
         done, seen, ok = problem.settle(longer, acted[left], rows[left])
-        cost = problem.cost(done)
+        cost = problem.cost(done, rows[left])
         good = ok & (cost < out.cost[rows[left]])
         at = rows[left[good]]
-        out.x[at], out.action[at], out.cost[at] = seen[good], done[good], cost[good]
+        whole, _ = problem.acts(done[good], acted[left[good]], at)
+        out.x[at], out.action[at], out.cost[at] = seen[good], whole, cost[good]
         out.ok[at] = True
         left = left[~ok]
         if not len(left):
@@ -282,7 +358,8 @@ def _demands(
     assert linear is not None
     weights, bias = (t.double().to(query.x.device) for t in linear)
     effects = problem.scm.effects(sets)[which]  # (a, d, d)
-    target, x = query.target[rows], query.x[rows].double()
+    base = problem.base(rows, sets[which])
+    target, x = query.target[rows], base.double()
     others = torch.arange(len(weights) - 1, device=x.device)
     other = others + (others >= target[:, None])
     normal = weights[target][:, None, :] - weights[other]
@@ -295,26 +372,25 @@ def _demands(
         region = query.region
         w += [below, -below]
         gap += [
-            (region.lower[rows] - query.x[rows])[:, columns].double(),
-            (query.x[rows] - region.upper[rows])[:, columns].double(),
+            (region.lower[rows] - base)[:, columns].double(),
+            (base - region.upper[rows])[:, columns].double(),
         ]
     rules, most = problem.rules(rows)
     if len(rules):
         w.append(-(rules.double() @ effects))
-        gap.append((query.x[rows] @ rules.T - most).double())
+        gap.append((base @ rules.to(base).T - most).double())
     gaps = torch.cat(gap, 1).clamp(min=-1e6)
     return torch.cat(w, 1), gaps
 
 
 def tangent_actions(
-    problem: ActionProblem, sets: Tensor, steps: int, out: Actions | None = None
+    problem: ActionProblem, sets: Tensor, steps: int, out: Actions, todo: Tensor
 ) -> Actions:
     """Follow tangents of model and equations for each row and set; take the cheapest.
 
-    With actions that were found before, only rows that have none and may have one are searched.
+    Of the rows `todo` only those are searched that have no action in `out` and may have one.
     """
-    out = Actions.nothing(problem.query.x) if out is None else out
-    todo = (~out.ok & ~out.empty).nonzero()[:, 0]
+    todo = todo[(~out.ok & ~out.empty)[todo]]
     for rows in torch.split(todo, max(1, _PART // (4 * len(sets)))):
         if not len(rows) or problem.query.budget.expired:
             break
@@ -335,8 +411,11 @@ def _tangent_part(
 
     def surplus(action: Tensor, at: Tensor) -> Tensor:
         where = source[at]
-        x = problem.scm.follow(query.x[where], action, acted[at])
+        whole, cut = problem.acts(action, acted[at], where)
+        x = problem.scm.follow(query.x[where], whole, cut)
         parts = [margins(x, where) - AIM]
+        if problem.doubt is not None:
+            parts.append(as_score(problem.lead(action, acted[at], where))[:, None] - AIM)
         if len(columns):
             low_, high_ = (
                 t[where][:, columns].clamp(-1e6, 1e6) for t in (region.lower, region.upper)
@@ -360,7 +439,7 @@ def _tangent_part(
             w, gap, lo, hi, l1=1 / problem.scale, square=0.0
         ),
         accept=accept,
-        cost=lambda action, at: problem.cost(action),
+        cost=lambda action, at: problem.cost(action, source[at]),
         center=torch.zeros_like(low),
         lower=low,
         upper=high,

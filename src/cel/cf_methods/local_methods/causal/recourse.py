@@ -13,10 +13,13 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.causal.action_search import (
     ActionProblem,
+    Actions,
     linear_actions,
     sets_of_actions,
     tangent_actions,
 )
+from cel.cf_methods.local_methods.causal.category_plans import category_plans
+from cel.cf_methods.local_methods.causal.doubt import Doubt
 from cel.cf_methods.prepare import Prepared, encoding_of
 from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
@@ -24,7 +27,7 @@ from cel.errors import ConfigError
 from cel.parameters import check_positive
 from cel.protocols import Need
 from cel.space import FeatureSpace
-from cel.space.causal import StructuralModel
+from cel.space.causal import Learnt, StructuralModel
 from cel.space.distances import mad_scale
 from cel.space.region import Region
 
@@ -44,8 +47,12 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
     The graph comes from `scm`, from `graph`, or from the features themselves (`Feature.parents`,
     in cards too); without any, nothing follows from anything. Features that are not `actionable`
     change as a consequence only. Actions keep bounds, directions and grids of the row's region;
-    consequences keep bounds, grids and relations, but not directions. Only numbers are acted on;
-    categories stay, as causes.
+    consequences keep bounds, grids and relations, but not directions. Categories are acted on or
+    stay; as causes they have consequences, but they follow from nothing.
+
+    Learnt equations are uncertain. With `caution`, an action must bring the class for most of what
+    they may be: learnt `draws` times from resampled rows, the mean lead of the class in
+    probability, less so many standard deviations, must not be negative.
 
     A feature is either cut off from its causes, or follows them: all sets of features to cut are
     compared if there are at most `max_cut`. For linear equations and a linear model each set is a
@@ -56,10 +63,14 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
         model: any classifier with gradients.
         scm: a structural model in encoded coordinates.
         graph: feature -> its parents, to learn the equations of; instead of `scm`.
-        equations: how they are learnt: "linear" or "kernel".
+        equations: how they are learnt: "linear", "kernel" or "mlp".
         distance: unit of the cost: "range" of a feature, or "mad" of the training rows.
         max_cut: features that are cut in all combinations; with more, up to three at a time.
         steps: tangents per row and set, where something is not linear.
+        max_switches: choices of categories that are tried for a row: all combinations, if there
+            are no more, otherwise the most helpful ones. 0 leaves categories as they are.
+        caution: standard deviations of what learnt equations leave open; 0 takes them as true.
+        draws: equations that are learnt to know what they leave open.
         **options: see `Options`.
 
     References:
@@ -68,7 +79,7 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "causal"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[Need]] = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Karimi, Schölkopf and Valera, FAccT 2021, arXiv:2002.06278"
     proves: ClassVar[bool] = True
@@ -80,21 +91,30 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
         *,
         scm: StructuralModel | None = None,
         graph: Mapping[str, Sequence[str]] | None = None,
-        equations: Literal["linear", "kernel"] = "linear",
+        equations: Learnt = "linear",
         distance: Literal["range", "mad"] = "range",
         max_cut: int = 6,
         steps: int = 25,
+        max_switches: int = 16,
+        caution: float = 0.0,
+        draws: int = 20,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
         self.scm, self.graph, self.equations = scm, graph, equations
         self.distance, self.max_cut, self.steps = distance, max_cut, steps
+        self.max_switches, self.caution, self.draws = max_switches, caution, draws
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_positive(self, "steps")
-        check_positive(self, "max_cut", zero=True)
+        check_positive(self, "steps", "draws")
+        check_positive(self, "max_cut", "max_switches", "caution", zero=True)
         if self.scm is not None and self.graph is not None:
             raise ConfigError("CausalRecourse: give either scm= or graph=, not both")
+        if self.scm is not None and self.caution:
+            raise ConfigError(
+                f"CausalRecourse: caution={self.caution!r} is about equations that are learnt, "
+                "and scm= gives them as certain; give graph= instead, or caution=0"
+            )
         if self.scm is not None and self.scm.space.names != space.names:
             raise ConfigError(
                 f"CausalRecourse: the structural model knows {self.scm.space.names}, the rows "
@@ -106,7 +126,14 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
         graph = self.graph
         if graph is None:
             graph = {f.name: f.parents for f in space if f.parents}
-        self.scm_ = self.scm or StructuralModel.fitted(space, train.x.cpu(), graph, self.equations)
+        rows, kind = train.x.cpu(), self.equations
+        self.scm_ = self.scm or StructuralModel.fitted(space, rows, graph, kind)
+        self.doubt_ = None
+        if self.caution:
+            drawn = StructuralModel.resampled(
+                space, rows, graph, kind, draws=self.draws, seed=self.random_state
+            )
+            self.doubt_ = Doubt(drawn, self.caution)
         if self.distance == "mad":
             scale = mad_scale(train.x.cpu().numpy(), space)
         else:
@@ -132,17 +159,27 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
         space = encoding_of(self).space
         assert space is not None
         rows = Region.around(space, query.x)
-        problem = ActionProblem(query, rows, self.scm_, self.scale_.to(query.x))
-        sets, complete = sets_of_actions(problem, self.max_cut)
-        exact = self.scm_.is_linear and query.model.linear() is not None
-        found = linear_actions(problem, sets) if exact else None
-        found = tangent_actions(problem, sets, self.steps, found)
+        scale = self.scale_.to(query.x)
+        problem = ActionProblem(query, rows, self.scm_, scale, self.doubt_)
+        sets, whole = sets_of_actions(problem, self.max_cut)
+        exact = self.scm_.is_linear and query.model.linear() is not None and not self.caution
+        plans = category_plans(query, rows, self.scm_, self.max_switches)
+        found = self._search(problem, sets, query.rows(), exact)
+        complete = plans.complete
+        for k in range(1, plans.ready.shape[1]):
+            price = plans.price[:, k].masked_fill(~plans.ready[:, k], torch.inf)
+            asked = price < found.cost
+            if query.budget.expired:
+                complete = complete & ~asked
+            elif bool(asked.any()):
+                part = problem.switched(plans.switch[:, k], plans.price[:, k])
+                other = self._search(part, sets, asked.nonzero()[:, 0], exact)
+                found = found.with_plan(other, price, asked)
         proved = torch.zeros_like(found.ok)
         bound = torch.full_like(found.cost, torch.nan)
-        if exact and complete:
-            only_numbers = rows.fixed[:, ~rows.layout.numeric].all(1)
-            bound = torch.where(only_numbers, found.bound, bound)
-            proved = found.empty & only_numbers & ~found.ok
+        if exact and whole:
+            bound = torch.where(complete, found.bound, bound)
+            proved = found.empty & complete & ~found.ok
         stuck = rows.fixed.all(1)
         return Answer(
             x=found.x,
@@ -151,6 +188,13 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
             proof=proof_of(found.cost, bound, GAP),
             row_logs={"action": self._told(found.action, found.ok, space)},
         )
+
+    def _search(self, problem: ActionProblem, sets: Tensor, rows: Tensor, exact: bool) -> Actions:
+        """Return the cheapest actions on numbers of some rows, for one choice of categories."""
+        found = Actions.nothing(problem.query.x)
+        if exact:
+            found = linear_actions(problem, sets, rows)
+        return tangent_actions(problem, sets, self.steps, found, rows)
 
     def _told(
         self, action: Tensor, ok: Tensor, space: FeatureSpace
