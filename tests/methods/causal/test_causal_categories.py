@@ -111,8 +111,9 @@ def test_actions_on_categories_are_as_cheap_as_brute_force(deviation):
     )  # steps of the grid
     switched = np.array([any("=" in n for n in row) for row in result.logs["action"]])
     assert 0 < switched.sum() < len(x)  # both kinds occur
-    assert set(result.proof) <= {"optimal", "within_gap"}
-    assert (result.bound <= cost_of(result) + 1e-6).all()
+    gap = cost_of(result) - result.bound  # what the margin beyond the boundary costs
+    assert ((gap >= -1e-6) & (gap <= 1e-4)).all()
+    assert (result.proof[result.bound > 0.1] == "within_gap").all()
 
 
 def test_a_switched_cause_moves_its_consequence_and_costs_its_weight():
