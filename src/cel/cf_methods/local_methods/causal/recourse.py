@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.causal.action_problem import ActionProblem, Actions
 from cel.cf_methods.local_methods.causal.action_search import (
-    ActionProblem,
-    Actions,
     linear_actions,
     sets_of_actions,
     tangent_actions,
