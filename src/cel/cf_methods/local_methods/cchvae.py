@@ -104,7 +104,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         self.unit_ = torch.ones_like(x[0])
         self.unit_[numeric] = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
         self.codes_ = codes_of(
-            self.autoencoder, train.x, self.space_, latent=self.latent, hidden=self.hidden,
+            self.autoencoder, x, self.space_, latent=self.latent, hidden=self.hidden,
             steps=self.steps, batch_size=self.batch_size_vae, lr=self.lr, beta=self.kl_weight,
             seed=self.random_state,
         )  # fmt: skip

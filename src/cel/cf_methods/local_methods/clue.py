@@ -123,8 +123,9 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
         with torch.no_grad():
             uncertain = self._uncertainty(ModelView(self.model), train.x)
         self.level_ = float(torch.quantile(uncertain, self.level))
+        x = train.x.to(self._device())
         self.codes_ = codes_of(
-            self.autoencoder, train.x, self.space_, latent=self.latent or half_width(train.x),
+            self.autoencoder, x, self.space_, latent=self.latent or half_width(x),
             hidden=self.hidden, steps=self.vae_steps, batch_size=self.vae_batch,
             lr=self.vae_lr, beta=self.kl_weight, seed=self.random_state,
         )  # fmt: skip

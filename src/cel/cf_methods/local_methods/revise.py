@@ -89,8 +89,9 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "lam", "vae_lr", "kl_weight", zero=True)
 
     def _fit(self, train: TrainRows) -> None:
+        x = train.x.to(self._device())
         self.codes_ = codes_of(
-            self.autoencoder, train.x, self.space_, latent=self.latent or half_width(train.x),
+            self.autoencoder, x, self.space_, latent=self.latent or half_width(x),
             hidden=self.hidden, steps=self.vae_steps, batch_size=self.vae_batch,
             lr=self.vae_lr, beta=self.kl_weight, seed=self.random_state,
         )  # fmt: skip
