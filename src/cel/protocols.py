@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "AnyPredictor",
     "DensityModel",
     "DifferentiablePredictor",
+    "LogDensity",
     "Need",
     "Predictor",
     "Proof",
@@ -94,11 +96,11 @@ class Proof(StrEnum):
 
 
 @runtime_checkable
-class Predictor(Protocol):
-    """Any black box over encoded rows.
+class AnyPredictor(Protocol):
+    """What every model over encoded rows offers.
 
     `predict` gives class positions `0..K-1` of shape (n,) for classification and values of shape
-    (n, m) for regression. `predict_proba` gives (n, K) and is needed for classification only.
+    (n, m) for regression.
     """
 
     task: Task
@@ -106,6 +108,11 @@ class Predictor(Protocol):
     def predict(self, X: Any) -> np.ndarray:
         """Return class positions (n,) or values (n, m)."""
         ...
+
+
+@runtime_checkable
+class Predictor(AnyPredictor, Protocol):
+    """Any black box over encoded rows; regressors refuse `predict_proba`."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (n, K)."""
@@ -113,14 +120,8 @@ class Predictor(Protocol):
 
 
 @runtime_checkable
-class DifferentiablePredictor(Protocol):
+class DifferentiablePredictor(AnyPredictor, Protocol):
     """A predictor whose output can be differentiated with respect to its input."""
-
-    task: Task
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return class positions (n,) or values (n, m)."""
-        ...
 
     def logits(self, x: Tensor) -> Tensor:
         """Return (n, K) logits or (n, m) values; gradients reach `x`, parameters are frozen."""
@@ -128,8 +129,8 @@ class DifferentiablePredictor(Protocol):
 
 
 @runtime_checkable
-class DensityModel(Protocol):
-    """A conditional density over encoded rows.
+class LogDensity(Protocol):
+    """What scores ask of a conditional density over encoded rows.
 
     The context is (n,) class positions, or (n, m) values for regression.
     """
@@ -137,6 +138,11 @@ class DensityModel(Protocol):
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log p(x | context) of shape (n,); gradients reach `x`."""
         ...
+
+
+@runtime_checkable
+class DensityModel(LogDensity, Protocol):
+    """A conditional density that can be drawn from."""
 
     def sample(self, n: int, context: Tensor | None = None) -> Tensor:
         """Draw `n` rows; a context has `n` rows or one."""

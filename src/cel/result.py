@@ -14,7 +14,7 @@ import numpy as np
 from cel.display.for_people import ForPeople
 from cel.errors import DataError
 from cel.preprocessing import Encoding, GivenRows, companions
-from cel.protocols import Proof, Status, Task
+from cel.protocols import AnyPredictor, LogDensity, Proof, Status, Task
 from cel.space import FeatureSpace, Target
 
 if TYPE_CHECKING:
@@ -42,17 +42,19 @@ class EvaluationContext:
         y_test: what the model predicts for them, or None.
     """
 
-    model: Any = None
-    density: Any = None
+    model: AnyPredictor | None = None
+    density: LogDensity | None = None
     levels: Any = None
-    judges: Mapping[str, Any] = field(default_factory=dict)
+    judges: Mapping[str, LogDensity] = field(default_factory=dict)
     x_train: np.ndarray | None = None
     y_train: np.ndarray | None = None
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
 
     @classmethod
-    def of(cls, split: Any, model: Any, density: Any = None) -> EvaluationContext:
+    def of(
+        cls, split: Any, model: AnyPredictor, density: LogDensity | None = None
+    ) -> EvaluationContext:
         """Return the context of one fold: what was there before the test rows, and the test rows.
 
         Training and validation rows together are the reference. What the model predicts for them

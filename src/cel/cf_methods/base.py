@@ -26,7 +26,7 @@ from cel.errors import (
 )
 from cel.parameters import Parameters, check_choices
 from cel.preprocessing import Encoding, PreprocessingPipeline
-from cel.protocols import Need, Scope, Support, Task
+from cel.protocols import Need, Predictor, Scope, Support, Task
 from cel.registry import Registry, did_you_mean
 from cel.result import ExplanationResult
 from cel.search import Budget, RowStreams
@@ -75,7 +75,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
         if "name" in cls.__dict__ and cls.name and not inspect.isabstract(cls):
             METHODS.add(cls.name, cls)
 
-    def __init__(self, model: Any, **options: Unpack[Options]) -> None:
+    def __init__(self, model: Predictor, **options: Unpack[Options]) -> None:
         unknown = sorted(set(options) - set(Options.__annotations__))
         if unknown:
             hint = did_you_mean(unknown[0], self.param_names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, TypedDict
 
+from cel.protocols import Predictor
 from cel.space import FeatureSpace
 
 __all__ = ["Asked", "Options"]
@@ -14,7 +15,7 @@ class Asked(Protocol):
 
     name: ClassVar[str]
     takes_intervals: ClassVar[bool]
-    model: Any
+    model: Predictor
     space: FeatureSpace | None
     tolerance: float
 

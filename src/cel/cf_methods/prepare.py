@@ -16,7 +16,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, DataError, MissingInputError
 from cel.preprocessing import Encoding, GivenRows, PreprocessingPipeline
 from cel.preprocessing.encoding import row_labels
-from cel.protocols import Task
+from cel.protocols import Predictor, Task
 from cel.space import FeatureSpace, Target
 from cel.space.target import distinct
 
@@ -103,7 +103,7 @@ def encoding_of(method: Asked) -> Encoding:
     return known
 
 
-def training_data(data: Any, y: Any, model: Any, space: FeatureSpace | None) -> TrainingData:
+def training_data(data: Any, y: Any, model: Predictor, space: FeatureSpace | None) -> TrainingData:
     """Read training rows from a split, a loader, a frame or an array."""
     split = getattr(getattr(data, "dataset", None), "split", None) or data
     if hasattr(split, "train") and hasattr(split, "space"):

@@ -13,6 +13,7 @@ from torch import Tensor
 from cel.cf_methods.view import ModelView
 from cel.protocols import Proof
 from cel.search import Budget, LastOf, RowStreams
+from cel.search.gradient import Accept, RowFunction
 from cel.space.region import Region
 
 __all__ = ["Answer", "Query", "TrainRows", "proof_of"]
@@ -88,6 +89,18 @@ class Query:
         """Snap points (a, d) and tell whether they have the wanted outcome with a small margin."""
         seen = self.snap(x, rows)
         return seen, self.model.margin(seen, self.target[rows]) >= MARGIN
+
+    def accept_if(self, also: RowFunction) -> Accept:
+        """Return `accept` with a further test (a,) of the snapped points that pass it."""
+
+        def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            seen, ok = self.accept(x, rows)
+            at = ok.nonzero()[:, 0]
+            if len(at):
+                ok[at] = also(seen[at], rows[at])
+            return seen, ok
+
+        return accept
 
     def snap(self, x: Tensor, rows: Tensor) -> Tensor:
         """Move points (a, d) of some rows (a,) to the nearest that the model may be shown."""

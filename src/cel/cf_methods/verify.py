@@ -289,7 +289,7 @@ def _context(method: Asked, prepared: Prepared, x_cfs: np.ndarray) -> Evaluation
     train = getattr(method, "train_", None)
     model, given = method.model, prepared.given
     if given is not None and getattr(model, "reads_tables", False) and len(given):
-        model = model.bound(given.decoder(np.arange(len(given))))
+        model = ModelView(model).bound(given.decoder(np.arange(len(given)))).model
     return EvaluationContext(
         model=model,
         density=density,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.errors import UnsupportedError, foreign_errors
-from cel.protocols import Task
+from cel.protocols import Predictor, Task
 from cel.search import Budget
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cel.models.relu_view import ReluView
     from cel.models.trees import TreeView
+    from cel.models.trees.soft_trees import SoftTrees
     from cel.preprocessing import GivenRows
     from cel.space import FeatureSpace
 
@@ -43,9 +44,10 @@ class ModelView:
     """
 
     def __init__(
-        self, model: Any, *, tolerance: float = 0.05, budget: Budget | None = None
+        self, model: Predictor, *, tolerance: float = 0.05, budget: Budget | None = None
     ) -> None:
-        self.model, self.tolerance = model, tolerance
+        self.model: Any = model  # what it may offer beyond predictions is asked for here
+        self.tolerance = tolerance
         self.budget = budget or Budget()
         self.task = Task(model.task)
 
@@ -224,6 +226,11 @@ class ModelView:
         """
         read = getattr(self.model, "trees_", None)
         return None if read is None else read()
+
+    def soft_trees(self) -> SoftTrees:
+        """Return a copy of the trees in which every split sends a row both ways."""
+        made: SoftTrees = self.model.soft_trees_()
+        return made
 
     def relu(self) -> ReluView | None:
         """Return the layers behind the scores of a ReLU network, or None for another model.

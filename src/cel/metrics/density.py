@@ -7,13 +7,13 @@ are those of the one density that methods may query as well (the coach).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cel.errors import ConfigError
 from cel.metrics.base import metric
-from cel.protocols import Task
+from cel.protocols import LogDensity, Task
 
 if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
@@ -31,18 +31,18 @@ __all__ = [
 Over = Literal["class", "all"]
 
 
-def _log_density(ev: Evaluation, density: Any) -> np.ndarray:
+def _log_density(ev: Evaluation, density: LogDensity) -> np.ndarray:
     """Log p(x' | target) of the selected rows."""
     key = ("log_density", ev.kind, ev.references.identity(density))
     return ev.memo(key, lambda: ev.log_prob(ev.cf, ev.target, density))
 
 
-def _judges(ev: Evaluation) -> tuple[Any, ...]:
+def _judges(ev: Evaluation) -> tuple[LogDensity, ...]:
     """The densities that score: judges, or the coach where there are none."""
     return tuple(ev.context.judges.values()) or (ev.coach,)
 
 
-def _percentile(ev: Evaluation, density: Any) -> np.ndarray:
+def _percentile(ev: Evaluation, density: LogDensity) -> np.ndarray:
     """Mid-rank of each log-density among held-out rows of the same class."""
     reference = ev.shared(
         "held_out_log_density",

@@ -10,7 +10,7 @@ from typing import Any
 
 from cel.metrics.base import METRICS, Metric
 from cel.metrics.evaluation import Evaluation
-from cel.metrics.example import ExampleMethod, example, regression_example
+from cel.metrics.example import ExampleMethod, ExampleModel, example, regression_example
 from cel.protocols import Task
 from cel.result import ExplanationResult
 
@@ -146,7 +146,8 @@ def _worked(metric: Metric, result: ExplanationResult) -> str:
     only_numbers = metric.tasks == {Task.REGRESSION}
     shown = regression_example() if only_numbers else result
     assert shown.context is not None
-    method = None if only_numbers else ExampleMethod(shown.context.model)
+    model = shown.context.model
+    method = ExampleMethod(model) if isinstance(model, ExampleModel) else None
     evaluation = Evaluation(result=shown, context=shown.context, method=method)
     score = metric.score(evaluation, **settings)
     said = ", ".join(f"{k}={v!r}" for k, v in settings.items())

@@ -12,7 +12,7 @@ from cel.errors import CelError, MissingInputError, UnsupportedError
 from cel.metrics.base import NEEDS, Rows
 from cel.metrics.references import References, fingerprint
 from cel.models.generative.levels import DensityLevels, log_density_of
-from cel.protocols import Task
+from cel.protocols import AnyPredictor, LogDensity, Task
 from cel.result import EvaluationContext, ExplanationResult
 from cel.space import FeatureSpace
 
@@ -230,19 +230,19 @@ class Evaluation:
 
     # -- asking the models -------------------------------------------------------------------
 
-    def predict(self, x: np.ndarray, model: Any = None) -> np.ndarray:
+    def predict(self, x: np.ndarray, model: AnyPredictor | None = None) -> np.ndarray:
         """Return class positions (n,) or values (n, o), in chunks."""
         asked = self.model if model is None else model
         parts = [self._predict(asked, x[part]) for part in chunks(len(x), x.shape[1])]
         return np.concatenate(parts)
 
-    def _predict(self, model: Any, x: np.ndarray) -> np.ndarray:
+    def _predict(self, model: AnyPredictor, x: np.ndarray) -> np.ndarray:
         rows = np.ascontiguousarray(x, dtype=np.float32)
         if self.task is Task.REGRESSION:
             return np.asarray(model.predict(rows), dtype=np.float64).reshape(len(rows), -1)
         return np.asarray(self.probabilities(rows, model).argmax(1), dtype=np.int64)
 
-    def probabilities(self, x: np.ndarray, model: Any = None) -> np.ndarray:
+    def probabilities(self, x: np.ndarray, model: AnyPredictor | None = None) -> np.ndarray:
         """Return class probabilities (n, K)."""
         asked = self.model if model is None else model
         if not hasattr(asked, "predict_proba"):
@@ -250,11 +250,13 @@ class Evaluation:
         return np.asarray(asked.predict_proba(np.ascontiguousarray(x, dtype=np.float32)))
 
     @property
-    def coach(self) -> Any:
+    def coach(self) -> LogDensity:
         """The density that methods may query."""
         return self._require("coach", self.context.density)
 
-    def log_prob(self, x: np.ndarray, context: np.ndarray, density: Any = None) -> np.ndarray:
+    def log_prob(
+        self, x: np.ndarray, context: np.ndarray, density: LogDensity | None = None
+    ) -> np.ndarray:
         """Return log p(x | context) of shape (n,), in chunks; by default under the coach."""
         asked = self.coach if density is None else density
         try:

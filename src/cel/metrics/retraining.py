@@ -10,7 +10,7 @@ import numpy as np
 from cel.errors import CelError, ConfigError, UnsupportedError
 from cel.metrics.base import metric
 from cel.metrics.references import fingerprint
-from cel.protocols import Task
+from cel.protocols import AnyPredictor, Task
 
 if TYPE_CHECKING:
     from cel.metrics.evaluation import Evaluation
@@ -122,7 +122,7 @@ def _rows(mode: str, n: int, random: np.random.Generator, part: np.ndarray | Non
     return np.arange(n)
 
 
-def _outcome(ev: Evaluation, model: Any, x: np.ndarray) -> np.ndarray:
+def _outcome(ev: Evaluation, model: AnyPredictor, x: np.ndarray) -> np.ndarray:
     """Predictions as positions, also when a bootstrap sample lost a class."""
     predicted = ev.predict(x, model)
     if ev.task is Task.REGRESSION:

@@ -98,6 +98,31 @@ class SearchProof:
     done: np.ndarray
     nodes: np.ndarray
 
+    @classmethod
+    def of(
+        cls,
+        best: Incumbents,
+        grey: np.ndarray,
+        row: np.ndarray,
+        floor: np.ndarray,
+        nodes: np.ndarray,
+    ) -> SearchProof:
+        """Return what is proved when a search stops.
+
+        Args:
+            best: the cheapest points.
+            grey: (n,) least cost of boxes that could not be decided.
+            row: (m,) rows of the boxes that are still open.
+            floor: (m,) what points in them cost at least.
+            nodes: (n,) boxes that were looked at.
+        """
+        bound = np.minimum(best.cost, grey)
+        np.minimum.at(bound, row, floor)
+        open_ = np.zeros(len(bound), dtype=bool)
+        open_[row[floor < best.cost[row] - TINY]] = True
+        done = ~open_ & (grey >= best.cost - TINY)
+        return cls(best, bound * (1 - 1e-12), done, nodes)
+
 
 def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return upper bounds of the margin in boxes (R, C) of some rows, shape (R,)."""
@@ -261,9 +286,4 @@ def branch_and_bound(
             struck, their, high = search.strike(boxes[part], rows[part])
             if len(their):
                 search.split(*search.close(struck, their, high))
-    bound = np.minimum(best.cost, search.grey)
-    np.minimum.at(bound, search.row, search.floor)
-    open_ = np.zeros(len(bound), dtype=bool)
-    open_[search.row[search.floor < best.cost[search.row] - TINY]] = True
-    done = ~open_ & (search.grey >= best.cost - TINY)
-    return SearchProof(best, bound * (1 - 1e-12), done, search.nodes)
+    return SearchProof.of(best, search.grey, search.row, search.floor, search.nodes)

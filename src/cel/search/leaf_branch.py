@@ -326,9 +326,5 @@ def leaf_branch_and_bound(
         for i in range(0, len(nodes_.row), size):
             parts += search.look(nodes_.select(slice(i, i + size)), steps)
         search.open, steps = OpenBoxes.joined(parts), STEPS
-    bound = np.minimum(best.cost, search.grey)
-    np.minimum.at(bound, search.open.row, search.open.floor)
-    open_ = np.zeros(len(bound), dtype=bool)
-    open_[search.open.row[search.open.floor < best.cost[search.open.row] - TINY]] = True
-    done = ~open_ & (search.grey >= best.cost - TINY)
-    return SearchProof(best, bound * (1 - 1e-12), done, search.nodes)
+    left = search.open
+    return SearchProof.of(best, search.grey, left.row, left.floor, search.nodes)

@@ -27,7 +27,7 @@ from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import at_least
-from cel.protocols import Need, Task
+from cel.protocols import Need, Predictor, Task
 from cel.result import ExplanationResult
 from cel.search import Budget, RowStreams
 from cel.space import FeatureSpace
@@ -55,7 +55,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         fit_split: FitSplit = "train",
         max_rows: int | None = 2000,

@@ -16,7 +16,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import bisect_to_boundary, gradient_search, row_gradient
 from cel.search.steppers import Adam, State
 from cel.space import FeatureSpace
@@ -60,7 +60,7 @@ class CADEX(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         n_changed: int | Sequence[int] | None = None,
         n_skip: int | Sequence[int] = 0,

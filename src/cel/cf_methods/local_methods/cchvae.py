@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.row_codes import RowCodes, codes_of
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.search.margin_fit import MarginFit
 from cel.search.shells import grow_shells
 
@@ -71,7 +71,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         samples: int = 300,
         screened: bool = True,

@@ -18,7 +18,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.search.coordinate import Incumbents, coordinate_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
@@ -62,7 +62,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         beta: float = 0.05,
         starts: int = 6,

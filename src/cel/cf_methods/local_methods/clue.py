@@ -15,7 +15,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
 from cel.parameters import at_least, check_positive, check_shares
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import Adam
 from cel.search.latent import latent_search
 from cel.space import FeatureSpace
@@ -83,7 +83,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         mode: Literal["target", "uncertainty"] = "target",
         ensemble: Sequence[Any] = (),

@@ -18,6 +18,7 @@ from cel.cf_methods.query import Answer, Query, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
+from cel.protocols import Predictor
 from cel.search.branch import SearchProof, branch_and_bound
 from cel.search.leaf_branch import leaf_branch_and_bound
 from cel.space import FeatureSpace
@@ -66,7 +67,7 @@ class ExactTree(CellSearch):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         nodes: int = 2000,
         bounds: Literal["boxes", "leaves"] = "boxes",

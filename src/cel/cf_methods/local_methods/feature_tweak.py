@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.space import FeatureSpace
 
 __all__ = ["FeatureTweak", "PathBoxes"]
@@ -91,7 +91,7 @@ class FeatureTweak(LocalMixin, BaseCounterfactualMethod):
     reference = "Tolomei et al., KDD 2017, arXiv:1706.06691"
     _copies: ClassVar[int] = 400
 
-    def __init__(self, model: Any, *, eps: float = 0.1, **options: Unpack[Options]) -> None:
+    def __init__(self, model: Predictor, *, eps: float = 0.1, **options: Unpack[Options]) -> None:
         super().__init__(model, **options)
         self.eps = eps
 

@@ -14,7 +14,7 @@ from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.models.trees.soft_trees import SoftTrees
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import Adam, gradient_search
 from cel.search.gradient import RowFunction
 from cel.space import FeatureSpace
@@ -57,7 +57,7 @@ class FOCUS(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         sharpness: float = 1.0,
         temperature: float = 1.0,
@@ -75,7 +75,7 @@ class FOCUS(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "beta", zero=True)
 
     def _fit(self, train: TrainRows) -> None:
-        self.soft_ = self.model.soft_trees_()
+        self.soft_ = ModelView(self.model).soft_trees()
 
     def _explain(self, query: Query) -> Answer:
         view = query.model.trees()

@@ -14,6 +14,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, NotFittedError
 from cel.parameters import check_positive
+from cel.protocols import Predictor
 from cel.search import Found, RowStreams, revert_features
 from cel.search.shells import Radial, grow_shells, shell_points
 from cel.space import FeatureSpace
@@ -67,7 +68,7 @@ class GrowingSpheres(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         samples: int = 500,
         radius: float = 0.1,

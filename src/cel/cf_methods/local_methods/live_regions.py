@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.search.coordinate import Incumbents, lower
 from cel.search.profiles import sums_at
 from cel.space import FeatureSpace
@@ -73,7 +73,12 @@ class LiveRegions(LocalMixin, BaseCounterfactualMethod):
     _copies: ClassVar[int] = 400
 
     def __init__(
-        self, model: Any, *, beta: float = 0.05, lower: bool = False, **options: Unpack[Options]
+        self,
+        model: Predictor,
+        *,
+        beta: float = 0.05,
+        lower: bool = False,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
         self.beta, self.lower = beta, lower

@@ -11,7 +11,7 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.search.boundary import Test
 from cel.search.pool import Distance, Neighbours, Pool
 from cel.space import FeatureSpace
@@ -52,7 +52,7 @@ class NearestInstance(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         k: int = 1,
         distance: Distance = "heom",

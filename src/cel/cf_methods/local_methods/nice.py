@@ -12,7 +12,7 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import DensityModel, Need
+from cel.protocols import DensityModel, Need, Predictor
 from cel.search import bisect_to_boundary, revert_features
 from cel.search.gradient import RowFunction
 from cel.search.introduce import introduce_features
@@ -71,7 +71,7 @@ class NICE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         reward: Literal["sparsity", "proximity", "plausibility", "none"] = "sparsity",
         distance: Distance = "heom",

@@ -15,7 +15,7 @@ from cel.cf_methods.tangent.robust import noisy_margins, robust_problem
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -61,7 +61,7 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         rate: float = 0.35,
         variance: float = 0.01,

@@ -14,7 +14,7 @@ from cel.cf_methods.tangent.margins import class_margin
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge
 from cel.parameters import at_least, check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import Adam, Found, search_weight
 from cel.search.latent import latent_search
 from cel.space import FeatureSpace
@@ -62,7 +62,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         lam: float = 0.5,
         rounds: int = 3,

@@ -13,7 +13,7 @@ from cel.cf_methods.tangent.ladder import climb, known_rows, restarts, tangents
 from cel.cf_methods.tangent.robust import robust_problem, shifted_margins
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -54,7 +54,7 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         delta: float = 0.02,
         ball: Literal["linf", "l2"] = "linf",

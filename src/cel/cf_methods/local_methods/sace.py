@@ -13,7 +13,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.errors import ConfigError
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 
@@ -183,7 +183,7 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         differences: int = 2,
         match_tolerance: float = 0.2,

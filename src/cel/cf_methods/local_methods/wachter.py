@@ -17,7 +17,7 @@ from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge, squared_error, squared_probability_gap
 from cel.parameters import check_positive
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.search import Adam, Found
 from cel.search.gradient import RowFunction
 from cel.solvers import least_change_search
@@ -70,7 +70,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         distance: Literal["l1_mad", "l2"] = "l1_mad",
         loss: Literal["logit_hinge2", "squared_prob"] = "logit_hinge2",

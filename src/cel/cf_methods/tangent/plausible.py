@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.models.generative.levels import DensityLevels
+from cel.protocols import DensityModel
 from cel.search.gradient import Accept
 
 __all__ = ["DensityDemand", "class_thresholds", "levels_of"]
@@ -20,7 +20,7 @@ SPARE = 2e-3  # searches head a little beyond the level, in units of the spread
 ROUNDING = 1e-4  # other batch sizes round differently; what is accepted here must hold there
 
 
-def levels_of(density: Any, train: TrainRows, model: ModelView) -> DensityLevels:
+def levels_of(density: DensityModel, train: TrainRows, model: ModelView) -> DensityLevels:
     """Return the log-densities of all training rows, those kept for validation included."""
     x, y = train.x.cpu().numpy(), train.y.cpu().numpy()
     if train.reserve is not None:
@@ -47,7 +47,7 @@ class DensityDemand:
     """
 
     query: Query
-    density: Any
+    density: DensityModel
     level: Tensor
     spread: float
 

@@ -78,12 +78,8 @@ def noisy_margins(query: Query, sigma: float, depth: Tensor) -> RowOutputs:
 def accept_margins(query: Query, margins: RowOutputs) -> Accept:
     """Return the test of the query with all `margins` not negative on the snapped point."""
 
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen, ok = query.accept(x, rows)
-        at = ok.nonzero()[:, 0]
-        if len(at):
-            with torch.no_grad():
-                ok[at] = margins(seen[at], rows[at]).amin(1) >= 0
-        return seen, ok
+    @torch.no_grad()
+    def clear(x: Tensor, rows: Tensor) -> Tensor:
+        return margins(x, rows).amin(1) >= 0
 
-    return accept
+    return query.accept_if(clear)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from cel.errors import ConfigError, DataError
+from cel.protocols import LogDensity
 
 __all__ = ["DensityLevels", "log_density_of"]
 
 CHUNK_VALUES = 2**22  # entries of one matrix handed on at a time
 
 
-def log_density_of(density: Any, x: np.ndarray, context: np.ndarray) -> np.ndarray:
+def log_density_of(density: LogDensity, x: np.ndarray, context: np.ndarray) -> np.ndarray:
     """Return log p(x | context) of shape (n,), in chunks.
 
     Args:
@@ -67,7 +67,7 @@ class DensityLevels:
             raise DataError("thresholds of a density need training rows, got none")
 
     @classmethod
-    def of(cls, density: Any, x: np.ndarray, y: np.ndarray) -> DensityLevels:
+    def of(cls, density: LogDensity, x: np.ndarray, y: np.ndarray) -> DensityLevels:
         """Ask a density about training rows.
 
         Args:

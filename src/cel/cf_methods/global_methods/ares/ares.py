@@ -20,6 +20,7 @@ from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import at_least
+from cel.protocols import Predictor
 from cel.space import FeatureSpace
 
 __all__ = ["AReS"]
@@ -80,7 +81,7 @@ class AReS(GlobalMixin, ExplanationMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         max_rules: int = 20,
         max_width: int = 7,

@@ -22,7 +22,7 @@ from cel.cf_methods.global_methods.globe_ce.path import Directions, Scalars, sma
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import at_least
-from cel.protocols import Task
+from cel.protocols import Predictor, Task
 from cel.search import Budget
 from cel.space import FeatureSpace
 
@@ -76,7 +76,7 @@ class GLOBECE(GlobalMixin, ExplanationMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         n_directions: int = 1,
         n_sample: int = 300,

@@ -23,6 +23,7 @@ from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
 from cel.parameters import at_least
+from cel.protocols import Predictor
 from cel.space import FeatureSpace
 
 __all__ = ["GLANCE"]
@@ -80,7 +81,7 @@ class GLANCE(GroupMixin, ExplanationMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         n_actions: int = 4,
         initial_clusters: int = 100,

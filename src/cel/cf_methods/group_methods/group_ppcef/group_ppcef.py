@@ -32,7 +32,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.models.generative.levels import DensityLevels
 from cel.parameters import at_least, check_positive, check_shares
-from cel.protocols import Need
+from cel.protocols import DensityModel, Need, Predictor
 from cel.search import Adam, Found, gradient_search
 from cel.space import FeatureSpace
 
@@ -102,9 +102,9 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
-        gen_model: Any,
+        gen_model: DensityModel,
         level: Literal["group", "global", "local"] = "group",
         groups: int = 4,
         quantile: float = 0.25,

@@ -25,7 +25,7 @@ from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import at_least
-from cel.protocols import Task
+from cel.protocols import Predictor, Task
 from cel.search import Budget
 from cel.space import FeatureSpace
 
@@ -99,7 +99,7 @@ class TCREx(GroupMixin, ExplanationMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         tau: float = 0.9,
         rho: float = 0.02,

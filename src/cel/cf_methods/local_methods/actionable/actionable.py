@@ -16,7 +16,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.tangent.margins import AIM
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.solvers.choices import Chosen, cheapest_choices
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
@@ -69,7 +69,7 @@ class Actionable(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         cost: Literal["l1_mad", "log_percentile", "max_percentile"] = "l1_mad",
         beta: float = 0.0,

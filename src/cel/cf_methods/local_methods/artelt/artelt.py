@@ -30,7 +30,7 @@ from cel.cf_methods.local_methods.artelt.scp import sequential
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.solvers.admm import INFEASIBLE, UNDECIDED, Programs, Solution, solve_programs
 from cel.solvers.ellipsoid import Ellipsoids
 from cel.space import FeatureSpace
@@ -92,7 +92,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         norm: Literal["l1", "l2"] = "l1",
         weights: Literal["unit", "mad"] = "unit",
@@ -189,7 +189,9 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         setting = self._setting(query, home)
         linear = query.model.linear()
         if linear is None and self.extension == "first_layer":
-            layer = self.model.relu_().layers[0]
+            network = query.model.relu()
+            assert network is not None
+            layer = network.layers[0]
             x = answers_of_first_layer(setting, rows, layer, lambda p: self._solve(p, query))
             return x, torch.zeros(len(query), dtype=torch.bool, device=x.device)
         if linear is None:

@@ -12,7 +12,7 @@ from cel.cf_methods.base import METHODS, BaseCounterfactualMethod, LocalMixin, O
 from cel.cf_methods.local_methods.auto.plans import PLANS, Stage, Wish, kind_of
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.errors import BudgetExceeded, CelError
-from cel.protocols import DensityModel, Need, Proof, Support, Task
+from cel.protocols import DensityModel, Need, Predictor, Proof, Support, Task
 from cel.search import Budget, Found
 from cel.space.distances import mad_scale
 from cel.space.layout import by_feature
@@ -50,7 +50,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         want: Wish = "near",
         gen_model: DensityModel | None = None,

@@ -24,7 +24,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.space import FeatureSpace
 from cel.space.causal import Learnt, StructuralModel
 from cel.space.distances import mad_scale
@@ -86,7 +86,7 @@ class CausalRecourse(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         scm: StructuralModel | None = None,
         graph: Mapping[str, Sequence[str]] | None = None,

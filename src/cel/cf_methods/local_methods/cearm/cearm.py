@@ -13,7 +13,7 @@ from cel.cf_methods.local_methods.cearm.bayes_search import SearchSettings, opti
 from cel.cf_methods.local_methods.cearm.gaussian_process import Process, spread_out
 from cel.cf_methods.local_methods.cearm.goal import BestPoints, OutputGoal, outputs_of
 from cel.cf_methods.query import Answer, Query, TrainRows
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.search import Budget, bisect_to_boundary
 
 __all__ = ["CEARM"]
@@ -79,7 +79,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         rho: float = 0.1,
         rounds: int = 20,

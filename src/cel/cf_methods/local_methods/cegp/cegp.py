@@ -29,7 +29,7 @@ from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.tangent.prototypes import kth_nearest
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive, check_shares
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import Found
 from cel.search.gradient import RowFunction
 from cel.space import FeatureSpace
@@ -88,7 +88,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         theta: float = 10.0,
         beta: float = 0.1,

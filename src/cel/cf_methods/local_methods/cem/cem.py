@@ -28,7 +28,7 @@ from cel.cf_methods.view import ModelView
 from cel.errors import NotFittedError
 from cel.objectives import hinge, reconstruction_error
 from cel.parameters import check_positive
-from cel.protocols import Need, Support
+from cel.protocols import Need, Predictor, Support
 from cel.search import Fista, Found
 from cel.space import FeatureSpace
 
@@ -86,7 +86,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         mode: Literal["PN", "PP"] = "PN",
         kappa: float = 0.0,

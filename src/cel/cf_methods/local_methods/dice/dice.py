@@ -17,7 +17,7 @@ from cel.cf_methods.local_methods.dice.sampling import random_sets
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError, NotFittedError, UnsupportedError
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -72,7 +72,7 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         method: Search = "random",
         total_CFs: int | None = None,

@@ -20,7 +20,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import at_least, check_positive, check_shares
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.space import FeatureSpace
 
 __all__ = ["DiCoFlex"]
@@ -73,7 +73,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         samples: int = 100,
         total_CFs: int = 10,

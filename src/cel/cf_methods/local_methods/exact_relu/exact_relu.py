@@ -23,7 +23,7 @@ from cel.cf_methods.tangent.margins import AIM, output_demands
 from cel.cf_methods.view import ModelView
 from cel.models.relu_view import ReluView
 from cel.parameters import check_positive
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
 
@@ -101,7 +101,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         nodes: int = 1000,
         undecided: int = 150,

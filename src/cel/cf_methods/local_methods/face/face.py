@@ -14,7 +14,7 @@ from cel.cf_methods.local_methods.face.walk_graph import GraphReach, WalkGraph
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive, check_shares
-from cel.protocols import DensityModel, Need
+from cel.protocols import DensityModel, Need, Predictor
 from cel.search.streams import row_keys
 from cel.space import FeatureSpace
 from cel.space.region import Region
@@ -62,7 +62,7 @@ class FACE(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         graph: Literal["knn", "epsilon"] = "knn",
         k: int = 20,

@@ -15,7 +15,7 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.parameters import at_least, check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.space import FeatureSpace
 
 __all__ = ["GeCo"]
@@ -63,7 +63,7 @@ class GeCo(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         groups: Sequence[Sequence[str]] | None = None,
         size: int = 30,

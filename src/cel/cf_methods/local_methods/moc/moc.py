@@ -19,7 +19,7 @@ from cel.cf_methods.local_methods.moc.front_search import (
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import at_least, check_positive, check_shares
-from cel.protocols import Need, Support, Task
+from cel.protocols import Need, Predictor, Support, Task
 from cel.space import FeatureSpace
 
 __all__ = ["MOC"]
@@ -68,7 +68,7 @@ class MOC(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         mu: int = 40,
         generations: int = 60,

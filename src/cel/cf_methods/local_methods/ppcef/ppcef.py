@@ -22,7 +22,7 @@ from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.view import ModelView
 from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.parameters import check_positive, check_shares
-from cel.protocols import DensityModel, Need, Support
+from cel.protocols import DensityModel, Need, Predictor, Support
 from cel.search import Found
 from cel.space import FeatureSpace
 
@@ -79,7 +79,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         gen_model: DensityModel,
         quantile: float = 0.5,

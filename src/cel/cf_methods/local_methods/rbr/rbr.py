@@ -14,7 +14,7 @@ from cel.cf_methods.local_methods.rbr.worst_kernels import kernel_table
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.search import Adam, bisect_to_boundary, gradient_search
 from cel.search.gradient import RowFunction
 from cel.search.pool import Pool
@@ -61,7 +61,7 @@ class RBR(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         sigma: float = 1.0,
         eps_op: float = 0.5,

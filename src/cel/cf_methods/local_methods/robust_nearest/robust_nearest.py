@@ -19,9 +19,8 @@ from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
 from cel.parameters import check_positive
-from cel.protocols import Need
+from cel.protocols import Need, Predictor
 from cel.search import bisect_to_boundary, revert_features
-from cel.search.boundary import Test
 from cel.search.gradient import RowFunction
 from cel.search.pool import Distance, Neighbours, Pool
 from cel.search.relu_bounds import margin_floors
@@ -80,7 +79,7 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
 
     def __init__(
         self,
-        model: Any,
+        model: Predictor,
         *,
         test: Literal["delta", "stability"] = "delta",
         delta: float = 0.005,
@@ -126,7 +125,7 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
         surplus = self._surplus(query)
-        accept = _also(query, self._surplus(query, quick=True))
+        accept = query.accept_if(_positive(self._surplus(query, quick=True)))
         x, ok = self._nearest(query)
         if self.optimal and not query.budget.expired:
             lay = query.region.layout
@@ -143,7 +142,7 @@ class RobustNearest(LocalMixin, BaseCounterfactualMethod):
         if self.test == "delta":
             near = self.pool_.nearest(
                 query.x, query.target, region=query.region,
-                accept=_also(query, self._surplus(query)), budget=query.budget,
+                accept=query.accept_if(_positive(self._surplus(query))), budget=query.budget,
             )  # fmt: skip
             return near.x[:, 0], near.ok[:, 0]
         x = torch.full_like(query.x, torch.nan)
@@ -213,17 +212,8 @@ def _first_that_passes(near: Neighbours, surplus: RowFunction, first: int) -> Te
     return out
 
 
-def _also(query: Query, surplus: RowFunction) -> Test:
-    """Return the test of the query with a positive surplus on the snapped point."""
-
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen, ok = query.accept(x, rows)
-        at = ok.nonzero()[:, 0]
-        if len(at):
-            ok[at] = surplus(seen[at], rows[at]) > 0
-        return seen, ok
-
-    return accept
+def _positive(surplus: RowFunction) -> RowFunction:
+    return lambda x, rows: surplus(x, rows) > 0
 
 
 def _plain(values: Tensor) -> list[Any]:

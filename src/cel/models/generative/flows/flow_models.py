@@ -13,7 +13,20 @@ from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
 from cel.parameters import check_positive, check_shares
 
-__all__ = ["NICE", "MaskedAutoregressiveFlow", "NeuralSplineFlow", "RealNVP"]
+__all__ = ["NICE", "FlowOptions", "MaskedAutoregressiveFlow", "NeuralSplineFlow", "RealNVP"]
+
+
+class FlowOptions(TrainOptions, total=False):
+    """Settings that all flows share, with the same defaults; see `_FlowEstimator`."""
+
+    noise: float
+    tail: float
+
+
+class _ShapeOptions(FlowOptions, total=False):
+    transforms: int
+    hidden: int
+    n_hidden: int
 
 
 class _FlowEstimator(GenerativePytorchMixin):
@@ -33,11 +46,11 @@ class _FlowEstimator(GenerativePytorchMixin):
     def __init__(
         self,
         *,
-        transforms: int,
-        hidden: int,
-        n_hidden: int,
-        noise: float,
-        tail: float,
+        transforms: int = 8,
+        hidden: int = 64,
+        n_hidden: int = 2,
+        noise: float = 0.02,
+        tail: float = 1e-3,
         **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
@@ -95,19 +108,10 @@ class MaskedAutoregressiveFlow(_FlowEstimator):
         transforms: int = 8,
         hidden: int = 16,
         n_hidden: int = 4,
-        noise: float = 0.02,
-        tail: float = 1e-3,
         limit: float = 2.0,
-        **options: Unpack[TrainOptions],
+        **options: Unpack[FlowOptions],
     ) -> None:
-        super().__init__(
-            transforms=transforms,
-            hidden=hidden,
-            n_hidden=n_hidden,
-            noise=noise,
-            tail=tail,
-            **options,
-        )
+        super().__init__(transforms=transforms, hidden=hidden, n_hidden=n_hidden, **options)
         self.limit = limit
 
     def _build(self, n_in: int, n_out: int) -> Flow:
@@ -123,25 +127,8 @@ class RealNVP(_FlowEstimator):
 
     name = "realnvp"
 
-    def __init__(
-        self,
-        *,
-        transforms: int = 8,
-        hidden: int = 64,
-        n_hidden: int = 2,
-        noise: float = 0.02,
-        tail: float = 1e-3,
-        limit: float = 2.0,
-        **options: Unpack[TrainOptions],
-    ) -> None:
-        super().__init__(
-            transforms=transforms,
-            hidden=hidden,
-            n_hidden=n_hidden,
-            noise=noise,
-            tail=tail,
-            **options,
-        )
+    def __init__(self, *, limit: float = 2.0, **options: Unpack[_ShapeOptions]) -> None:
+        super().__init__(**options)
         self.limit = limit
 
     def _build(self, n_in: int, n_out: int) -> Flow:
@@ -155,25 +142,6 @@ class NICE(_FlowEstimator):
     """
 
     name = "nice"
-
-    def __init__(
-        self,
-        *,
-        transforms: int = 8,
-        hidden: int = 64,
-        n_hidden: int = 2,
-        noise: float = 0.02,
-        tail: float = 1e-3,
-        **options: Unpack[TrainOptions],
-    ) -> None:
-        super().__init__(
-            transforms=transforms,
-            hidden=hidden,
-            n_hidden=n_hidden,
-            noise=noise,
-            tail=tail,
-            **options,
-        )
 
     def _build(self, n_in: int, n_out: int) -> Flow:
         return self._flow(n_in, n_out, Shift(), coupling=True, diagonal=True)
@@ -197,18 +165,9 @@ class NeuralSplineFlow(_FlowEstimator):
         n_hidden: int = 2,
         bins: int = 8,
         bound: float = 5.0,
-        noise: float = 0.02,
-        tail: float = 1e-3,
-        **options: Unpack[TrainOptions],
+        **options: Unpack[FlowOptions],
     ) -> None:
-        super().__init__(
-            transforms=transforms,
-            hidden=hidden,
-            n_hidden=n_hidden,
-            noise=noise,
-            tail=tail,
-            **options,
-        )
+        super().__init__(transforms=transforms, hidden=hidden, n_hidden=n_hidden, **options)
         self.bins, self.bound = bins, bound
 
     def _build(self, n_in: int, n_out: int) -> Flow:
