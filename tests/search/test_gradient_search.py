@@ -10,7 +10,7 @@ from cel.search import (
     search_weight,
     soft_threshold,
 )
-from cel.search.gradient import Found
+from cel.search.gradient import Found, Race
 
 
 def _far(x, rows):
@@ -121,3 +121,27 @@ def test_weights_are_bracketed_and_bisected():
     found = search_weight(solve, torch.full((4,), 0.5), rounds=14)
     assert found.ok.tolist() == [True, True, True, False]
     assert (found.cost[:3] / limit[:3] < 1.05).all()
+
+
+def test_of_several_starts_those_ahead_go_on_and_late_rows_end():
+    asked = []
+
+    def far(x, rows):
+        asked.append(set(rows.tolist()))
+        return _far(x, rows)
+
+    settings = {
+        "stepper": Adam(0.05), "project": lambda x, rows: x, "accept": _accept(0.99),
+        "cost": lambda x, rows: x.abs().sum(-1), "steps": 60,
+    }  # fmt: skip
+    start = torch.tensor([[-0.5], [0.2], [-3.0], [0.4], [-1.0], [0.15]])
+    race = Race(starts=3, keep=1, after=5)
+    found = gradient_search(far, start, race=race, **settings)
+    assert asked[4] == {0, 1, 2, 3, 4, 5}
+    assert asked[5] == {1, 3}
+    assert found.ok.tolist() == [False, True, False, True, False, False]
+    asked.clear()
+    found = gradient_search(far, start, late=20, **settings)
+    assert len(asked[19]) == 6
+    assert asked[-1] == {1, 3, 5}
+    assert found.ok.tolist() == [False, True, False, True, False, True]

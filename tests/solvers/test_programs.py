@@ -9,6 +9,7 @@ from cel.search import Budget
 from cel.solvers import nearest_all, nearest_elastic, nearest_l1, nearest_l2, proved_empty
 from cel.solvers.admm import INFEASIBLE, SOLVED, Programs, solve_programs
 from cel.solvers.ellipsoid import Ellipsoids
+from cel.solvers.few_duals import nearest_few
 
 
 def draw(n=40, c=3, d=4, seed=0):
@@ -202,3 +203,24 @@ def test_programs_without_columns_that_cannot_move_have_the_same_solutions():
     at = full.feasible
     torch.testing.assert_close(full.delta[at], lean.delta[at], atol=1e-6, rtol=0)
     torch.testing.assert_close(full.dual[at], lean.dual[at], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("c", [2, 3, 4])
+def test_dual_values_of_few_demands_end_where_the_interior_point_does(c):
+    w, gap, low, high = draw(n=200, c=c, d=6, seed=c)
+    low[:, 1] = high[:, 1] = 0.0
+    full, lean = (nearest_all(w, gap, low, high, lean=b) for b in (False, True))
+    assert torch.equal(full.feasible, lean.feasible)
+    at = full.feasible
+    assert 50 < int(at.sum()) < 200
+    torch.testing.assert_close(full.delta[at], lean.delta[at], atol=1e-5, rtol=0)
+    torch.testing.assert_close(full.dual[at], lean.dual[at], atol=1e-4, rtol=1e-4)
+
+
+def test_few_demands_that_cannot_be_met_are_told():
+    w = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]]).double()
+    gap, box = torch.full((2, 2), 0.5).double(), torch.ones(2, 2).double()
+    delta, dual, solved = nearest_few(w, gap, -box, box, torch.zeros(2, 2))
+    assert solved.tolist() == [False, True]
+    torch.testing.assert_close(delta[1], torch.full((2,), 0.5).double())
+    torch.testing.assert_close(dual[1], torch.ones(2).double())

@@ -322,3 +322,22 @@ def test_wrong_settings_are_named(model, match):
 def test_mixed_rows_need_a_space(cls):
     with pytest.raises(MissingInputError, match="space="):
         cls().fit(rows())
+
+
+@pytest.mark.parametrize("tail", [0.0, 1e-3])
+@pytest.mark.parametrize("classes", [False, True])
+def test_the_gradient_by_hand_is_that_of_the_graph(tail, classes):
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(200, 4)).astype(np.float32), rng.integers(0, 3, 200)
+    flow = MaskedAutoregressiveFlow(transforms=3, hidden=8, n_hidden=3, tail=tail, epochs=4)
+    flow.fit(rows, y if classes else None)
+    context = torch.as_tensor(y[:50]) if classes else None
+    parts = []
+    for ask in (flow.log_prob, flow.log_prob_once):
+        x = (2 * torch.as_tensor(rows[:50])).double().requires_grad_(True)
+        value = ask(x, context)
+        parts.append((value.detach(), torch.autograd.grad((value * value.detach()).sum(), x)[0]))
+    (value, slope), (ours, by_hand) = parts
+    torch.testing.assert_close(ours, value, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(by_hand, slope, rtol=1e-8, atol=1e-8)
+    assert slope.abs().amax() > 0.1

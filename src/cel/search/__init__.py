@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cel.search.boundary import bisect_to_boundary
 from cel.search.budget import Budget
-from cel.search.gradient import Found, gradient_search, row_gradient
+from cel.search.gradient import Found, Race, gradient_search, row_gradient
 from cel.search.memo import LastOf
 from cel.search.nearest_rows import nearest
 from cel.search.sparsify import revert_features
@@ -18,6 +18,7 @@ __all__ = [
     "Fista",
     "Found",
     "LastOf",
+    "Race",
     "RowStreams",
     "bisect_to_boundary",
     "gradient_search",

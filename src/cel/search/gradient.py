@@ -11,7 +11,15 @@ from torch import Tensor
 from cel.search.budget import Budget
 from cel.search.steppers import State, Stepper
 
-__all__ = ["Accept", "Found", "RowFunction", "RowMap", "gradient_search", "row_gradient"]
+__all__ = [
+    "Accept",
+    "Found",
+    "Race",
+    "RowFunction",
+    "RowMap",
+    "gradient_search",
+    "row_gradient",
+]
 
 RowFunction = Callable[[Tensor, Tensor], Tensor]
 """(points (a, d), row numbers (a,)) -> (a,)."""
@@ -93,6 +101,21 @@ def row_gradient(loss: RowFunction, x: Tensor, rows: Tensor) -> tuple[Tensor, Te
     return value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=0.0, neginf=0.0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Starts that compete: after some steps only the best of each group go on.
+
+    Attributes:
+        starts: consecutive rows of one group.
+        keep: how many of them go on, those of lowest loss.
+        after: steps before the choice.
+    """
+
+    starts: int
+    keep: int
+    after: int
+
+
 @dataclass
 class _Live:
     """The rows still in the batch; the first axis of every tensor runs over them."""
@@ -132,6 +155,13 @@ class _Live:
             return at[best.offer(points, self.rows, accept, cost)]
         return at[best.offer(points[at], self.rows[at], accept, cost)]
 
+    def narrow(self, race: Race, count: int) -> None:
+        """End the rows that fell behind the others of their group, of `count` rows in all."""
+        known = torch.full((count,), torch.inf, device=self.x.device, dtype=self.lowest.dtype)
+        known[self.rows] = self.lowest
+        place = known.reshape(-1, race.starts).argsort(dim=1, stable=True).argsort(dim=1)
+        self.live &= place.flatten()[self.rows] < race.keep
+
     def compact(self) -> _Live:
         """Drop ended rows when they are a tenth; copying the others costs less than a step."""
         if int(self.live.sum()) * 10 > len(self.live) * 9:
@@ -154,6 +184,8 @@ def gradient_search(
     stop_at_first: bool = False,
     patience: int | None = None,
     give_up: int | None = None,
+    late: int | None = None,
+    race: Race | None = None,
     budget: Budget | None = None,
 ) -> Found:
     """Descend `loss` from `start` (n, d) and keep the cheapest accepted point of each row.
@@ -162,7 +194,8 @@ def gradient_search(
     `check_every` steps and after the last one. A row ends when it is accepted and `stop_at_first`
     is set, when it has been accepted and its best cost has not improved by a relative 1e-5 for
     `patience` steps, or when it was never accepted and its loss has not fallen by a relative 1e-3
-    for `give_up` steps. Ended rows leave the batch when at least a tenth have ended.
+    for `give_up` steps or after `late` steps. In a `race` rows end at the first test after the
+    choice. Ended rows leave the batch when at least a tenth have ended.
     """
     best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):
@@ -181,6 +214,10 @@ def gradient_search(
             now.live &= ~(found & (now.stale >= patience))
         if give_up is not None:
             now.live &= found | (now.idle < give_up)
+        if late is not None and step >= late:
+            now.live &= found
+        if race is not None and step >= race.after > step - check_every:
+            now.narrow(race, len(start))
         if not bool(now.live.any()) or (budget is not None and budget.expired):
             break
         now = now.compact()

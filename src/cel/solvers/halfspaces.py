@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from cel.solvers.closed_forms import FAR, Nearest, nearest_elastic, nearest_l1
+from cel.solvers.few_duals import nearest_few
 
 __all__ = ["nearest_all", "proved_empty"]
 
@@ -34,6 +35,7 @@ NOTHING = 1e-9  # missed by rounding alone
 MISS = 1e-7  # of a half-space, in units of its largest coefficient, that still counts as met
 DEAREST = 1e4  # cost of missing a half-space, in units of the dearest offset
 BACK = 0.999  # of the way to the border of the positive numbers
+FEW = 4  # half-spaces whose dual values are searched directly
 
 
 def nearest_all(
@@ -59,8 +61,8 @@ def nearest_all(
         square: weight of the squares, 0 or 1.
         pull: (n, d) a point that attracts.
         theta: its weight.
-        lean: leave columns that cannot move out of the programs: equal but for rounding, and the
-            faster the more columns are fixed.
+        lean: search the dual values of a few half-spaces directly where squares alone count, and
+            leave columns that cannot move out of the programs: equal but for rounding.
 
     Returns:
         offsets; `dual` is (n, c). Where not all demands can be met, their sum is missed least.
@@ -82,6 +84,12 @@ def nearest_all(
     delta, feasible, dual = best.delta, best.feasible, torch.zeros_like(gap)
     dual[rows, first] = best.dual
     left = ((gap - _times(w, delta)) / size > NOTHING).any(1).nonzero()[:, 0]
+    if lean and 1 < w.shape[1] <= FEW and square == 1 and not theta and not weight.any():
+        given = (t[left] for t in (w, gap, lower, upper, dual))
+        offset, value, done = nearest_few(*given)
+        here = left[done]
+        delta[here], dual[here], feasible[here] = offset[done], value[done], True
+        left = left[~done]
     shift = torch.zeros_like(lower) if pull is None else 2 * theta * pull.double()
     count = max(1, CHUNK // (w.shape[1] * w.shape[2]))
     for at in torch.split(left, count) if w.shape[1] > 1 else ():

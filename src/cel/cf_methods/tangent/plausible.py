@@ -44,16 +44,20 @@ class DensityDemand:
         density: has `log_prob(x, classes)`.
         level: (n,) least log-density of every row's answer.
         spread: standard deviation of log-densities over training rows, the unit of surpluses.
+        once: ask for gradients by hand where the density has them (`log_prob_once`).
     """
 
     query: Query
     density: DensityModel
     level: Tensor
     spread: float
+    once: bool = False
 
     def log_density(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return log p(x | wanted class), shape (a,)."""
-        out: Tensor = self.density.log_prob(x, self.query.target[rows]).to(x.dtype)
+        plain = self.density.log_prob
+        ask = getattr(self.density, "log_prob_once", plain) if self.once else plain
+        out: Tensor = ask(x, self.query.target[rows]).to(x.dtype)
         return out
 
     def surplus(self, x: Tensor, rows: Tensor) -> Tensor:

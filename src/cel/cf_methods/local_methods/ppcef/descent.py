@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -9,10 +10,11 @@ from torch import Tensor
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.tangent.plausible import DensityDemand
 from cel.objectives import density_shortfall, hinge, probability_margin, safe_norm
-from cel.search import Adam, Found, gradient_search
+from cel.search import Adam, Found, Race, gradient_search
 
-__all__ = ["DescentSettings", "descend_once"]
+__all__ = ["DescentSettings", "Pace", "descend_once"]
 
+KEEP = 2  # starts of a row that go on
 MAX_NORM = 3.0  # of a row's gradient; log-densities are steep, and Adam remembers
 
 
@@ -21,8 +23,40 @@ class DescentSettings(Protocol):
 
     alpha: float
     epsilon: float
-    steps: int
     lr: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """When descents end; see `gradient_search`."""
+
+    steps: int
+    patience: int
+    give_up: int
+    late: int | None = None
+    race: Race | None = None
+
+    @classmethod
+    def alone(cls, steps: int, number: int) -> Pace:
+        """Return the pace of a descent whose end is the answer."""
+        return cls(
+            steps=steps * (1 + (number > 0)),
+            patience=max(20, steps // 4),
+            give_up=max(30, steps // 3),
+        )
+
+    @classmethod
+    def ahead(cls, steps: int, number: int, starts: int) -> Pace:
+        """Return the pace of a descent that others go on from.
+
+        Nearly all rows that arrive do so in the first half of the steps; of several starts two
+        that are ahead after an eighth win, and where they arrive matters little.
+        """
+        late, give_up = max(1, steps // 2), max(10, steps // 5)
+        if not number:
+            return cls(steps=steps, patience=max(20, steps // 4), give_up=give_up, late=late)
+        race = Race(starts=starts, keep=KEEP, after=max(1, steps // 8))
+        return cls(steps=late, patience=4, give_up=give_up, race=race)
 
 
 def descend_once(
@@ -31,13 +65,14 @@ def descend_once(
     demand: DensityDemand,
     start: Tensor,
     number: int,
+    pace: Pace,
 ) -> Found:
-    """Descend from some points (n, d); in later rounds `number` alpha and the steps are larger."""
+    """Descend from some points (n, d); in later rounds `number` alpha is larger."""
     query = problem.query
     # Rounding to grids and categories costs density, so later rounds ask for some to spare.
     spare = 0.5 * number * demand.spread if problem.is_discrete else 0.0
     level = demand.level + spare
-    alpha, steps = settings.alpha * 10.0**number, settings.steps
+    alpha = settings.alpha * 10.0**number
 
     def loss(x: Tensor, rows: Tensor) -> Tensor:
         margin = probability_margin(query.model.logits(x), query.target[rows])
@@ -51,9 +86,11 @@ def descend_once(
         project=query.project,
         accept=problem.accept,
         cost=problem.cost.value,
-        steps=steps * (1 + (number > 0)),
+        steps=pace.steps,
         check_every=4,
-        patience=max(20, steps // 4),
-        give_up=max(30, steps // 3),
+        patience=pace.patience,
+        give_up=pace.give_up,
+        late=pace.late,
+        race=pace.race,
         budget=query.budget,
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
-from cel.cf_methods.local_methods.ppcef.descent import descend_once
+from cel.cf_methods.local_methods.ppcef.descent import Pace, descend_once
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.category_distances import category_distances
 from cel.cf_methods.tangent.costs import SeparableCost
@@ -29,7 +29,9 @@ from cel.space import FeatureSpace
 __all__ = ["PPCEF"]
 
 POLISH = 15  # tangents
+ROUNDED = 4  # tangents where points are rounded, which undoes most of what more of them bring
 MANY = 128  # plausible rows tried for rows that are hard to answer
+SEVERAL = 32  # the same where points are rounded and there are no categories
 
 
 class PPCEF(LocalMixin, BaseCounterfactualMethod):
@@ -70,7 +72,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
@@ -132,14 +134,19 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         )
         if self.solver == "gradient":
             return self._descend(problem).x
-        first = tangents(POLISH) if problem.has_categories else descent(self._descend, POLISH)
-        later = [restarts(self._rows(count), 2 * POLISH) for count in (self.starts, MANY)]
+        steps, counts = POLISH, (self.starts, MANY)
+        if problem.is_discrete and not problem.has_categories:
+            steps, counts = ROUNDED, (self.starts, SEVERAL)
+        first = tangents(steps) if problem.has_categories else descent(self._descend, steps)
+        later = [restarts(self._rows(count), 2 * steps) for count in counts]
         rungs = [first, *later] if self.init == "row" else later
         return climb(problem, rungs, exact=False, finish=_finish)
 
     def _demand(self, query: Query) -> DensityDemand:
         level = self.threshold_.to(query.x)[query.target]
-        return DensityDemand(query=query, density=self.gen_model, level=level, spread=self.spread_)
+        return DensityDemand(
+            query=query, density=self.gen_model, level=level, spread=self.spread_, once=True
+        )
 
     # -- the search --------------------------------------------------------------------------
 
@@ -167,8 +174,11 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
             if number:
                 starts = starts + 0.5 / number * (self._starts(part.query, self.starts) - starts)
             many = part.on(torch.arange(len(todo)).to(todo).repeat_interleave(starts.shape[1]))
+            pace = Pace.alone(self.steps, number)
+            if self.solver == "auto" and problem.is_discrete:
+                pace = Pace.ahead(self.steps, number, starts.shape[1])
             tried = descend_once(
-                self, many, self._demand(many.query), starts.flatten(0, 1), number
+                self, many, self._demand(many.query), starts.flatten(0, 1), number, pace
             )
             best = tried.cost.reshape(len(todo), -1).argmin(1)
             best = best + starts.shape[1] * torch.arange(len(todo)).to(todo)

@@ -11,6 +11,7 @@ from cel.models.base import GenerativePytorchMixin, TrainOptions
 from cel.models.generative.flows.bijections import Affine, Bijection, Shift, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
+from cel.models.generative.flows.once import log_density_once
 from cel.parameters import check_positive, check_shares
 
 __all__ = ["NICE", "FlowOptions", "MaskedAutoregressiveFlow", "NeuralSplineFlow", "RealNVP"]
@@ -116,6 +117,14 @@ class MaskedAutoregressiveFlow(_FlowEstimator):
 
     def _build(self, n_in: int, n_out: int) -> Flow:
         return self._flow(n_in, n_out, Affine(self.limit))
+
+    def log_prob_once(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return `log_prob`, differentiable once only: about twice as fast with its gradient."""
+        x = self._input(x)
+        encoded = self.encode_context(context, len(x), x.dtype)
+        module = self.frozen(x.dtype)
+        assert isinstance(module, Flow)
+        return log_density_once(module, x, None if encoded is None else encoded.to(x.device))
 
 
 class RealNVP(_FlowEstimator):
