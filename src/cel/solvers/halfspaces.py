@@ -85,8 +85,7 @@ def nearest_all(
     dual[rows, first] = best.dual
     left = ((gap - _times(w, delta)) / size > NOTHING).any(1).nonzero()[:, 0]
     if lean and 1 < w.shape[1] <= FEW and square == 1 and not theta and not weight.any():
-        given = (t[left] for t in (w, gap, lower, upper, dual))
-        offset, value, done = nearest_few(*given)
+        offset, value, done = nearest_few(*(t[left] for t in (w, gap, lower, upper, dual)))
         here = left[done]
         delta[here], dual[here], feasible[here] = offset[done], value[done], True
         left = left[~done]
