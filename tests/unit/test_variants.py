@@ -14,7 +14,7 @@ from cel.errors import ConfigError
 from cel.testing.problems import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
-SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000}
+SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000, "stride": 8}
 
 PUBLISHED = {
     "wachter": {"solver": "gradient", "loss": "squared_prob"},

@@ -49,7 +49,7 @@ def _ours(name: str, of: str, what: str, /, **params: Any) -> Variant:
 
 
 # Of the authors' configuration: distance, validity, plausibility, choice, groups, difference.
-_SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000}
+_SHIFTS = {"weights": (0.1, 1e5, 1e4, 1e4, 1e3, 1e2), "lr": 5e-4, "steps": 2000, "stride": 8}
 
 _ALL = [
     _published(
@@ -268,7 +268,8 @@ _ALL = [
         "shifts shared by groups, fitted under a flow together with who takes which; each row "
         "the cheapest shift that leads to a plausible place",
         "shifts are fitted on training rows and carried to new ones; magnitudes of new rows are "
-        "searched; shifts start at mean ways to plausible rows",
+        "searched; shifts start at mean ways to plausible rows; eight descent steps are made as "
+        "one",
         **_SHIFTS,
     ),
     _published(
@@ -281,7 +282,7 @@ _ALL = [
     _published(
         "group_ppcef_local",
         "the same with one shift for each row: PPCEF with this distance and these weights",
-        "the box holds",
+        "the box holds; eight descent steps are made as one",
         level="local",
         **_SHIFTS,
     ),

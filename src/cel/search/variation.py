@@ -77,6 +77,20 @@ class Variation:
         region = self.region
         return bool(region.space.constraints) or bool((region.layout.step > 0).any())
 
+    @cached_property
+    def _last(self) -> list[tuple[Tensor, int, Region]]:
+        return []
+
+    def _around(self, rows: Tensor, count: int) -> Region:
+        """Return the region of `count` people of each row, kept while the rows stay the same."""
+        if self._last:
+            known, size, region = self._last[0]
+            if size == count and torch.equal(known, rows):
+                return region
+        region = self.region.select(rows.repeat_interleave(count))
+        self._last[:] = [(rows, count, region)]
+        return region
+
     def columns(self, features: Tensor) -> Tensor:
         """Spread values of features (a, m, p) over their columns (a, m, d)."""
         return features[..., self.region.layout.owner]
@@ -123,8 +137,7 @@ class Variation:
         """Put people (a, m, d) into the regions of their rows; `surely` where they come from."""
         region = self.region
         if surely or self._needs_snap:
-            source = rows.repeat_interleave(x.shape[1])
-            seen: Tensor = region.select(source).snap(x.flatten(0, 1))
+            seen: Tensor = self._around(rows, x.shape[1]).snap(x.flatten(0, 1))
             return seen.reshape(x.shape)
         low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
         boxed = torch.minimum(torch.maximum(x, low), high)

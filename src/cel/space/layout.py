@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,20 @@ from torch import Tensor
 from cel.space.constraints import LinearRelation
 from cel.space.feature_space import FeatureSpace
 
-__all__ = ["TOLERANCE", "Layout", "by_feature"]
+__all__ = ["TOLERANCE", "Layout", "Switches", "by_feature"]
 
 TOLERANCE = 1e-6  # of the size of a column
+
+
+@dataclass(frozen=True)
+class Switches:
+    """One-hot blocks that may change at all; h blocks of at most l categories."""
+
+    blocks: Tensor  # (h, l) columns of each block, padded with its first column
+    real: Tensor  # (h, l) bool: not padding
+    place: Tensor  # (d,) where a column is in the flat blocks, 0 for all others
+    block: Tensor  # (d,) block of a column, 0 for all others
+    columns: Tensor  # (d,) bool: columns of these blocks
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,21 @@ class Layout:
             tolerance=_tolerance(space, like),
             ranks=_ranks(space, like),
         )
+
+    @cached_property
+    def switches(self) -> Switches:
+        """The blocks that may change: what is fixed for everybody costs nothing there."""
+        which = self.mutable[self.blocks[:, 0]] if self.blocks.numel() else self.real.any(1)
+        real = self.real[which]
+        width = int(real.sum(1).max()) if len(real) else 0
+        blocks, real = self.blocks[which][:, :width], real[:, :width]
+        flat = torch.arange(blocks.numel(), device=blocks.device).reshape(blocks.shape)
+        place = torch.zeros_like(self.place)
+        place[blocks[real]] = flat[real]
+        columns = torch.zeros_like(self.numeric)
+        columns[blocks[real]] = True
+        block = torch.where(columns, place // max(width, 1), 0)
+        return Switches(blocks=blocks, real=real, place=place, block=block, columns=columns)
 
 
 def _blocks(space: FeatureSpace, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -76,14 +76,11 @@ class Region:
     @cached_property
     def fixed(self) -> Tensor:
         """(n, d) bool, whether a column cannot move."""
-        lay = self.layout
-        fixed = torch.where(
-            lay.numeric, self.lower >= self.upper, torch.zeros_like(self.reachable)
-        )
-        if lay.blocks.numel():
-            choices = self._allowed.sum(-1)  # (n, g)
-            stuck = self._to_columns((choices <= 1)[..., None].expand(-1, -1, lay.blocks.shape[1]))
-            fixed = torch.where(lay.numeric, fixed, stuck)
+        lay, can = self.layout, self.layout.switches
+        fixed = (self.lower >= self.upper) | ~lay.numeric
+        if can.blocks.numel():
+            stuck = self._allowed.sum(-1) <= 1  # (n, h)
+            fixed = torch.where(can.columns, stuck.index_select(1, can.block), fixed)
         return fixed
 
     def freeze(self, features: Any) -> Region:
@@ -113,8 +110,8 @@ class Region:
         lay = self.layout
         out = torch.minimum(torch.maximum(x, self.lower), self.upper)
         if lay.blocks.numel():
-            blocks = project_simplex(self._in_blocks(x), self._open)
-            out = torch.where(lay.numeric, out, self._to_columns(blocks))
+            blocks = project_simplex(_in_blocks(x, lay.blocks), self._open)
+            out = torch.where(lay.numeric, out, blocks.flatten(1).index_select(1, lay.place))
         return torch.where(self.fixed, self.origin, out)
 
     @array_in_array_out
@@ -240,42 +237,47 @@ class Region:
 
     # -- categories --------------------------------------------------------------------------
 
-    def _in_blocks(self, x: Tensor) -> Tensor:
-        """(n, d) -> (n, g, k)."""
-        blocks = self.layout.blocks
-        return x.index_select(1, blocks.flatten()).reshape(-1, *blocks.shape)
-
     def _to_columns(self, blocks: Tensor) -> Tensor:
-        """(n, g, k) -> (n, d); numeric columns are zero."""
-        out = blocks.flatten(1).index_select(1, self.layout.place)
-        return out.masked_fill(self.layout.numeric, 0)
+        """(n, h, l) -> (n, d); columns that are in no block that may change mean nothing."""
+        return blocks.flatten(1).index_select(1, self.layout.switches.place)
 
     @cached_property
     def _allowed(self) -> Tensor:
-        """(n, g, k) bool, categories that may be switched on."""
-        return self._in_blocks(self.reachable) & self.layout.real
+        """(n, h, l) bool, categories that may be switched on."""
+        can = self.layout.switches
+        return _in_blocks(self.reachable, can.blocks) & can.real
+
+    @cached_property
+    def _present(self) -> Tensor:
+        """(n, h, l) bool, the categories of the origin."""
+        can = self.layout.switches
+        return (_in_blocks(self.origin, can.blocks) > 0.5) & can.real
 
     @cached_property
     def _open(self) -> Tensor:
-        """Allow the first column of blocks with no reachable category; `fixed` closes it again."""
-        empty = ~self._allowed.any(-1)
-        out = self._allowed.clone()
-        out[..., 0] |= empty
+        """(n, g, k) bool: what is allowed in all blocks, and their first column if nothing is.
+
+        `fixed` closes that one again.
+        """
+        out = _in_blocks(self.reachable, self.layout.blocks) & self.layout.real
+        out[..., 0] |= ~out.any(-1)
         return out
 
     def _snap_categories(self, x: Tensor) -> Tensor:
-        lay = self.layout
-        if not lay.blocks.numel():
+        can = self.layout.switches
+        if not can.blocks.numel():
             return x
-        low = torch.finfo(x.dtype).min
-        score = self._in_blocks(x).masked_fill(~self._allowed, low)
-        present = (self._in_blocks(self.origin) > 0.5) & lay.real
-        best = score.amax(-1, keepdim=True)
-        stay = (present & (score >= best)).any(-1)
-        choice = torch.where(stay, present.to(x.dtype).argmax(-1), score.argmax(-1))
-        hard = torch.nn.functional.one_hot(choice, lay.blocks.shape[1]).to(x.dtype)
-        unknown = ~present.any(-1) & (self._in_blocks(x).abs() * lay.real < TOLERANCE).all(-1)
-        return self._to_columns(torch.where(unknown[..., None], torch.zeros_like(hard), hard))
+        value, present = _in_blocks(x, can.blocks), self._present
+        score = value.masked_fill(~self._allowed, torch.finfo(x.dtype).min)
+        best, choice = score.max(-1, keepdim=True)
+        stay = (present & (score >= best)).any(-1, keepdim=True)
+        choice = torch.where(stay, present.to(torch.uint8).argmax(-1, keepdim=True), choice)
+        hard = torch.zeros_like(value).scatter_(-1, choice, 1.0)
+        unknown = ~present.any(-1)
+        if bool(unknown.any()):
+            unknown = unknown & (value.abs() * can.real < TOLERANCE).all(-1)
+            hard = hard.masked_fill(unknown[..., None], 0.0)
+        return torch.where(can.columns, self._to_columns(hard), self.origin)
 
     def _broken_blocks(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Count the mutable blocks of each row that are no reachable category, and frozen ones."""
@@ -283,12 +285,12 @@ class Region:
         if not lay.blocks.numel():
             none = torch.zeros(len(x), dtype=torch.long, device=x.device)
             return none, none
-        block, home = self._in_blocks(x) * lay.real, self._in_blocks(self.origin) * lay.real
+        block, home = (_in_blocks(v, lay.blocks) * lay.real for v in (x, self.origin))
         soft = (torch.minimum(block.abs(), (block - 1).abs()) > TOLERANCE).any(-1)
         not_one = (block.sum(-1) - 1).abs() > TOLERANCE
         known = lay.reachable[lay.blocks] | (home > 0.5)
         forbidden = ((block > 0.5) & ~known).any(-1)
-        frozen = ((block > 0.5) & known & ~self._in_blocks(self.reachable)).any(-1)
+        frozen = ((block > 0.5) & known & ~_in_blocks(self.reachable, lay.blocks)).any(-1)
         changed = ((block - home).abs() > TOLERANCE).any(-1) & lay.mutable[lay.blocks[:, 0]]
         bad = changed & (soft | not_one | forbidden)
         return bad.sum(-1), (changed & ~bad & frozen).sum(-1)
@@ -296,3 +298,8 @@ class Region:
     def _count_features(self, columns: Tensor) -> Tensor:
         """(n, d) bool -> (n,) number of features with at least one true column."""
         return (by_feature(columns, self.layout.owner, len(self.space)) > 0).sum(-1)
+
+
+def _in_blocks(x: Tensor, blocks: Tensor) -> Tensor:
+    """(n, d) -> (n, h, l) for blocks (h, l) of columns."""
+    return x.index_select(1, blocks.flatten()).reshape(-1, *blocks.shape)

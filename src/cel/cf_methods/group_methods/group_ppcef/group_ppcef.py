@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Unpack
 
@@ -40,6 +41,7 @@ __all__ = ["GroupPPCEF"]
 
 HELD_OUT = 0.2  # share of the affected rows that the shifts are not fitted on
 FEW = 10  # rows below which nothing is held out
+FEWEST = 10  # steps without a gain that are waited for, however long they are
 ONE_SHIFT = 0.99  # share of a row's largest shift that counts as one shift
 
 
@@ -82,6 +84,7 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
         steps: most descent steps.
         lr: step size of Adam.
         patience: steps without a gain after which the descent ends.
+        stride: steps that are made as one: `lr` is multiplied, `steps` divided by it.
         grid: scalars of the search along a shift.
         levels: log-densities of training rows from which the threshold follows, when known.
         fit_split: see `ExplanationMethod`.
@@ -93,6 +96,7 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
     """
 
     name: ClassVar[str] = "group_ppcef"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     reference: ClassVar[str] = (
         "Unifying Perspectives: Plausible Counterfactual Explanations on Global, Group-wise, and "
@@ -115,6 +119,7 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
         steps: int = 500,
         lr: float = 0.01,
         patience: int = 50,
+        stride: int = 1,
         grid: int = 64,
         levels: DensityLevels | None = None,
         fit_split: FitSplit = "train",
@@ -126,11 +131,11 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
         self.quantile, self.weights, self.distance = quantile, weights, distance
         self.magnitudes, self.epsilon = magnitudes, epsilon
         self.steps, self.lr, self.patience, self.grid = steps, lr, patience, grid
-        self.levels = levels
+        self.stride, self.levels = stride, levels
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         super()._check(model, space)
-        at_least(self, 1, "groups", "steps", "patience", "grid")
+        at_least(self, 1, "groups", "steps", "patience", "stride", "grid")
         check_positive(self, "lr")
         check_positive(self, "epsilon", zero=True)
         check_shares(self, ("quantile",), closed=True)
@@ -169,6 +174,14 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
             distance=self.distance,
         )
 
+    def _pace(self) -> dict[str, Any]:
+        """Steps, their size, and how many may bring nothing, all by the stride."""
+        return {
+            "steps": math.ceil(self.steps / self.stride),
+            "lr": self.lr * self.stride,
+            "patience": max(FEWEST, math.ceil(self.patience / self.stride)),
+        }
+
     # -- shared shifts -----------------------------------------------------------------------
 
     def _learn(self, problem: Cohort) -> Learned:
@@ -179,8 +192,7 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
         count = 1 if self.level == "global" else self.groups
         start = start_shifts(part, objective, count, self.random_state)
         made = fit_shifts(
-            part, objective, start, steps=self.steps, lr=self.lr, patience=self.patience,
-            magnitudes=self.magnitudes,
+            part, objective, start, **self._pace(), magnitudes=self.magnitudes,
         ).pruned(problem.price.scale)  # fmt: skip
         moving = (made.shift != 0).any(1)
         if not bool(moving.any()):
@@ -246,18 +258,18 @@ class GroupPPCEF(GroupMixin, ExplanationMethod):
 
     def _descend(self, query: Query, *, plausible: bool) -> Found:
         """Descend the objective from each row, to an answer that is plausible or merely valid."""
-        objective = self._objective(query)
+        objective, pace = self._objective(query), self._pace()
         return gradient_search(
             objective.loss,
             query.x,
-            stepper=Adam(self.lr),
+            stepper=Adam(pace["lr"]),
             project=query.project,
             accept=objective.demand.accept() if plausible else query.accept,
             cost=objective.length,
-            steps=self.steps,
-            check_every=4,
-            patience=self.patience,
-            give_up=2 * self.patience,
+            steps=pace["steps"],
+            check_every=4 if self.stride == 1 else 2,
+            patience=pace["patience"],
+            give_up=2 * pace["patience"],
             budget=query.budget,
         )
 

@@ -109,19 +109,36 @@ def _towards_plausible(
     first = found.k[rows].clamp(min=1e-6)
     share = torch.linspace(0, 1, FURTHER, dtype=first.dtype, device=first.device)
     ks = first[:, None] * (last / first).clamp(min=1)[:, None] ** share
-    holds = torch.stack([_holds(one, part, price, k) for k in ks.T], 1)
-    hit = holds.any(1)
-    at = holds.to(torch.uint8).argmax(1)
-    high = ks.gather(1, at[:, None])[:, 0]
-    low = ks.gather(1, (at - 1).clamp(min=0)[:, None])[:, 0]
+    at = _first_that_holds(one, part, price, ks)
+    hit = (at >= 0).nonzero()[:, 0]
+    if not len(hit):
+        return x, cost, good
+    part, at, ks = _on(part, hit), at[hit, None], ks[hit]
+    high, low = ks.gather(1, at)[:, 0], ks.gather(1, (at - 1).clamp(min=0))[:, 0]
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         fine = _holds(one, part, price, middle)
         low, high = torch.where(fine, low, middle), torch.where(fine, middle, high)
     seen, _ = _placed(one, part.query, price, high)
     won = rows[hit]
-    x[won], cost[won], good[won] = seen[hit], price(query.x[won], seen[hit]), True
+    x[won], cost[won], good[won] = seen, price(query.x[won], seen), True
     return x, cost, good
+
+
+def _first_that_holds(
+    one: Directions, objective: ShiftObjective, price: Price, ks: Tensor
+) -> Tensor:
+    """Return the place (n,) of the first scalar of each row (n, c) that holds, -1 for none."""
+    at = torch.full_like(ks[:, 0], -1, dtype=torch.long)
+    live = objective.query.rows()
+    for place, k in enumerate(ks.T):
+        part = objective if len(live) == len(at) else _on(objective, live)
+        fine = _holds(one, part, price, k[live])
+        at[live[fine]] = place
+        live = live[~fine]
+        if not len(live):
+            break
+    return at
 
 
 def _on(objective: ShiftObjective, rows: Tensor) -> ShiftObjective:
@@ -132,4 +149,7 @@ def _on(objective: ShiftObjective, rows: Tensor) -> ShiftObjective:
 
 def _holds(one: Directions, objective: ShiftObjective, price: Price, k: Tensor) -> Tensor:
     x, ok = _placed(one, objective.query, price, k)
-    return ok & objective.plausible(x, objective.query.rows())
+    at = ok.nonzero()[:, 0]
+    if len(at):
+        ok[at] = objective.plausible(x[at], at)
+    return ok

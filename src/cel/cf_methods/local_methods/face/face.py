@@ -56,6 +56,7 @@ class FACE(LocalMixin, BaseCounterfactualMethod):
 
     name: ClassVar[str] = "face"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS, Need.PROBABILITIES})
+    version: ClassVar[int] = 2
     reference: ClassVar[str] = "Poyiadzi et al., AIES 2020, arXiv:1909.09369"
     _copies: ClassVar[int] = 400
     _test_params: ClassVar[Mapping[str, Any]] = {"likeness": 0.1}

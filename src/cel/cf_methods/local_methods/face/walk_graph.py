@@ -75,13 +75,17 @@ class WalkGraph:
 
     def build(self) -> WalkGraph:
         """Return the graph with all its steps."""
+        blocks = self._blocks()
+        near = [self._near(self.x[rows], rows) for rows in blocks]
         loose = WalkGraph(**(vars(self) | {"peak": 0.0}))
-        parts = [loose._log_density(r) for r in loose._blocks()] if self.price != "length" else []
+        parts = []
+        if self.price != "length":
+            parts = [loose._levels(r, *n) for r, n in zip(blocks, near, strict=True)]
         peak = max((float(p.max()) for p in parts if p.numel()), default=0.0)
         settled = WalkGraph(**(vars(self) | {"peak": peak}))
         start, end, weight = [], [], []
-        for rows in settled._blocks():
-            steps = settled.steps(self.x[rows], own=rows)
+        for rows, (length, node) in zip(blocks, near, strict=True):
+            steps = settled._steps_to(self.x[rows], length, node)
             at, which = steps.ok.nonzero(as_tuple=True)
             start.append(rows[at].cpu().numpy())
             end.append(steps.node[at, which].cpu().numpy())
@@ -91,16 +95,27 @@ class WalkGraph:
         matrix = csr_matrix((np.concatenate(weight), ends), shape=(m, m))
         return WalkGraph(**(vars(settled) | {"matrix": matrix}))
 
-    def steps(self, x: Tensor, own: Tensor | None = None) -> WalkSteps:
-        """Return the steps that rows (a, d) may take; `own` are their own nodes, if they are."""
-        length, node = self._near(x, own)
+    def steps(self, x: Tensor) -> WalkSteps:
+        """Return the steps that rows (a, d) may take."""
+        return self._steps_to(x, *self._near(x, None))
+
+    def _steps_to(self, x: Tensor, length: Tensor, node: Tensor) -> WalkSteps:
+        """Return the steps of rows (a, d) to near nodes (a, b), of which no more than k count."""
+        ok = length <= self.epsilon
+        width = node.shape[1] if self.kind == "epsilon" else max(1, self.k)
+        taken = torch.zeros_like(node[:, 0])
+        for part in torch.split(torch.arange(node.shape[1], device=node.device), width):
+            asked = ok[:, part] & ((taken < self.k) | (self.kind == "epsilon"))[:, None]
+            at, which = asked.nonzero(as_tuple=True)
+            held = torch.zeros_like(asked)
+            held[at, which] = self._allowed(x[at], self.x[node[at, part[which]]])
+            if self.kind == "knn":
+                held &= taken[:, None] + held.cumsum(1) <= self.k
+            taken = taken + held.sum(1)
+            ok[:, part] = held
         target = self.x[node]
-        here = x[:, None].expand_as(target)
-        ok = self._allowed(here.flatten(0, 1), target.flatten(0, 1)).reshape(node.shape)
-        ok &= length <= self.epsilon
-        if self.kind == "knn":
-            ok &= ok.cumsum(1) <= self.k
-        return WalkSteps(node=node, price=self._price(here, target, length), ok=ok)
+        price = self._price(x[:, None].expand_as(target), target, length)
+        return WalkSteps(node=node, price=price, ok=ok)
 
     def reach(self, targets: Tensor) -> GraphReach:
         """Return the cheapest way from every node to one of the targets (t,)."""
@@ -138,9 +153,8 @@ class WalkGraph:
             if not f.mutable:
                 stretch[list(f.columns)] = APART
         count = len(self.x) if self.kind == "epsilon" else min(WIDER * self.k, len(self.x))
-        far = torch.cdist(
-            x * stretch, self.x * stretch, compute_mode="donot_use_mm_for_euclid_dist"
-        )
+        here, there = (x * stretch).double(), (self.x * stretch).double()
+        far = torch.addmm(there.square().sum(1), here, there.T, alpha=-2)  # and |here|^2: no part
         if own is not None:
             far[torch.arange(len(x), device=x.device), own] = torch.inf
         if self.kind == "epsilon":
@@ -182,8 +196,8 @@ class WalkGraph:
             return self.density(middle).reshape(length.shape).to(length.dtype)
         return -self.x.shape[1] * length.clamp(min=1e-9).log()
 
-    def _log_density(self, rows: Tensor) -> Tensor:
-        length, node = self._near(self.x[rows], rows)
+    def _levels(self, rows: Tensor, length: Tensor, node: Tensor) -> Tensor:
+        """Return log-densities halfway from some nodes (a,) to near ones (a, b)."""
         target = self.x[node]
         level = self._level(self.x[rows][:, None].expand_as(target), target, length)
         return level[length.isfinite()]

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from cel.cf_methods.local_methods.moc.gower_parts import GowerParts, Reference
 from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
 from cel.search.feature_draws import Sampler
@@ -17,12 +18,11 @@ from cel.search.population import evolve_parts
 from cel.search.streams import RowStreams, row_keys
 from cel.search.variation import Variation, changed, tournament
 
-__all__ = ["FrontSettings", "Fronts", "Reference", "front_of", "shortfall"]
+__all__ = ["FrontSettings", "Fronts", "front_of", "shortfall"]
 
 _LEAST = 1e-6  # shortfall of individuals that miss the margin by rounding only
 _CHANCE = (0.01, 0.99)  # of a feature to differ at first, from the flattest curve to the steepest
 _PART = 8192  # individuals of one search: small enough for the cache
-_PAIRS = 2**22  # distances to known rows that exist at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +41,6 @@ class FrontSettings:
     penalty: float | None
     donors: float
     ice_points: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reference:
-    """Known rows, scaled so that the L1 distance of two rows is their Gower distance.
-
-    Attributes:
-        x: (m, d) rows.
-        y: their outcomes.
-        unit: (d,) what a difference of each column counts.
-        sd: (d,) standard deviation of each column.
-    """
-
-    x: Tensor
-    y: Tensor
-    unit: Tensor
-    sd: Tensor
-
-    def near(self, points: Tensor, k: int) -> Tensor:
-        """Return the mean distance (a,) of points (a, d) to their k nearest rows."""
-        rows, count = self.x * self.unit, min(k, len(self.x))
-        out = []
-        for part in torch.split(points * self.unit, max(1, _PAIRS // len(rows))):
-            apart = torch.cdist(part, rows, p=1)
-            best = apart.amin(1) if count == 1 else apart.topk(count, largest=False).values.mean(1)
-            out.append(best)
-        return torch.cat(out) if out else points[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,6 +103,10 @@ class _FrontSearch:
         return Variation(Sampler.of(self.query.region), self.known.sd)
 
     @cached_property
+    def gower(self) -> GowerParts:
+        return GowerParts(self.known, self.query.region)
+
+    @cached_property
     def volume(self) -> DominatedVolume:
         """What is dominated, below the row itself and half of all distances."""
         query, rows = self.query, self.query.rows()
@@ -151,7 +128,8 @@ class _FrontSearch:
             x[:, mu - count :] = self.donors(stream, count)
         x = self.vary.inside(x, rows, surely=True)
         values = self.values(x, rows)
-        self.volume.add(values, rows)
+        if self.settings.patience is not None:
+            self.volume.add(values, rows)
         return self.fittest(x, values)
 
     def chance(self) -> Tensor:
@@ -203,7 +181,8 @@ class _FrontSearch:
         x = vary.mutate(x, rows, stream, person=s.p_mut, gene=s.p_mut_gen)
         x = vary.inside(vary.reset(x, rows, stream, s.p_use_orig), rows)
         values = self.values(x, rows)
-        self.volume.add(values, rows)
+        if self.settings.patience is not None:
+            self.volume.add(values, rows)
         return self.fittest(torch.cat([population, x], 1), torch.cat([worth, values], 1))
 
     def values(self, x: Tensor, rows: Tensor) -> Tensor:
@@ -214,7 +193,7 @@ class _FrontSearch:
         origin = query.x[rows]
         moved = changed(x, origin, query.region)
         step = ((x - origin[:, None, :]).abs() * self.known.unit).sum(-1)
-        near = self.known.near(flat, self.settings.k)
+        near = self.gower.near(flat, source, self.settings.k)
         parts = [missing.reshape(-1, m), step, moved.sum(-1).to(x.dtype), near.reshape(-1, m)]
         return torch.stack(parts, -1)
 
@@ -226,8 +205,7 @@ class _FrontSearch:
         front = nondominated(seen, enough=mu if limit is None else None)
         if limit is not None:
             front = torch.where(seen[..., 0] > limit, front + x.shape[1], front)
-        scaled = x * self.known.unit
-        lonely = crowding(values, front, torch.cdist(scaled, scaled, p=1))
+        lonely = crowding(values, front, self.gower.moved(x, x))
         best = (front == 0) & (values[..., 0] == 0)  # the nearest answer is never crowded out
         step = values[..., 1].masked_fill(~best, torch.inf)
         lonely = lonely.masked_fill(best & (step == step.amin(1, keepdim=True)), torch.inf)
@@ -240,6 +218,8 @@ class _FrontSearch:
 
     def goal(self, worth: Tensor, rows: Tensor) -> Tensor:
         """Return what is not dominated yet."""
+        if self.settings.patience is None:  # every generation is used, whatever it brings
+            return torch.zeros_like(worth[:, 0, 0])
         return 1 - self.volume.share[rows]
 
     def open(self, worth: Tensor, stale: Tensor, rows: Tensor) -> Tensor:

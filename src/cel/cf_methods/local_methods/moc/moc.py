@@ -13,9 +13,9 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.moc.front_search import (
     Fronts,
     FrontSettings,
-    Reference,
     front_of,
 )
+from cel.cf_methods.local_methods.moc.gower_parts import Reference
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.parameters import at_least, check_positive, check_shares
@@ -63,6 +63,7 @@ class MOC(LocalMixin, BaseCounterfactualMethod):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS, Need.PROBABILITIES})
     supports: ClassVar[frozenset[Support]] = frozenset(Support)
     reference: ClassVar[str] = "Dandl et al., PPSN 2020, arXiv:2004.11165"
+    version: ClassVar[int] = 2
     takes_intervals: ClassVar[bool] = True
     _test_params: ClassVar[Mapping[str, Any]] = {"mu": 20, "generations": 25, "ice_points": 6}
 
