@@ -6,6 +6,7 @@ import torch
 
 from cel.cf_methods.local_methods.moc import MOC
 from cel.cf_methods.local_methods.moc.front_search import _FrontSearch, front_of
+from cel.cf_methods.local_methods.moc.gower_parts import GowerParts
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.protocols import Task
@@ -50,6 +51,7 @@ def test_the_objectives_are_those_of_the_definition(name, deviation):
     method = problem.fitted(MOC, max_rows=None)
     query = query_of(problem, problem.x[:3])
     people = torch.as_tensor(problem.x_train[:60].reshape(3, 20, -1))
+    people = torch.where(query.region.layout.mutable, people, query.x[:, None])
     search = _FrontSearch(query, method.known_, method._settings())
     values = search.values(people, query.rows()).numpy()
     for i in range(3):
@@ -150,7 +152,8 @@ def test_likeness_is_the_mean_distance_to_the_nearest_rows(k, deviation):
         for p in problem.x
     ]
     wanted = np.stack(plain)[:, :k].mean(1)
-    ours = method.known_.near(points, k).numpy()
+    parts = GowerParts(method.known_, problem.space.region(points))
+    ours = parts.near(points, torch.arange(len(points)), k).numpy()
     deviation.absolute(ours, wanted, oracle="brute force", limit=1e-6)
 
 
