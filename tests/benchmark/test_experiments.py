@@ -10,6 +10,7 @@ from cel.benchmark.experiments import (
     run_experiments,
     unanswered_as_nan,
 )
+from cel.benchmark.metric_entries import metric_entries
 from cel.benchmark.side_by_side import compare_with_paper, paper_results
 
 
@@ -48,6 +49,11 @@ def test_an_experiment_runs_only_what_it_is_about():
     adult = made["adult_stray_spaces"]
     assert (adult.datasets, adult.encoding) == (("adult",), "printed")
     assert made["cegp_theta_0"].datasets == suite.datasets
+    assert len(first.datasets) == 6, "those with printed values"
+    listed = metric_entries(made["pooled_threshold"])
+    pooled = [c if isinstance(c, str) else next(iter(c)) for c in listed]
+    assert len(pooled) == 4
+    assert "prob_plausibility" in pooled
 
 
 def test_rows_without_an_answer_as_nan():

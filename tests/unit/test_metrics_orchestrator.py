@@ -44,7 +44,8 @@ def judge(*names, **options):
 
 
 def test_packaged_suites_hold_known_metrics():
-    assert packaged_suites() == ["default.yaml", "fairness.yaml", "full.yaml", "robustness.yaml"]
+    names = ["default", "density", "fairness", "full", "outliers", "robustness"]
+    assert packaged_suites() == [f"{n}.yaml" for n in names]
     for name in packaged_suites():
         assert MetricsOrchestrator(conf_path=name).choices
 

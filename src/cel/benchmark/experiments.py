@@ -78,7 +78,10 @@ class Experiment:
             MethodSpec(label=m.label, method=m.method, params={**m.params, **self.params})
             for m in chosen
         )
-        return replace(suite, datasets=datasets, methods=methods, **models, **dict(self.suite))
+        changed: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in self.suite.items()
+        }
+        return replace(suite, datasets=datasets, methods=methods, **models, **changed)
 
 
 def unanswered_as_original(scores: pd.DataFrame) -> pd.DataFrame:
@@ -165,6 +168,7 @@ def run_experiments(
     names: Iterable[str] = (),
     *,
     jobs: int = 1,
+    device: str = "cpu",
     watch: Watcher | None = None,
 ) -> int:
     """Compute the open cells of experiments in the store of a run; return how many there were.
@@ -176,6 +180,7 @@ def run_experiments(
         plan: of the run.
         names: which experiments; all by default.
         jobs: worker processes.
+        device: "cpu" or "cuda", for models that an experiment needs anew.
         watch: called with every event.
     """
     from cel.benchmark.runner import _recorder, pending_tasks
@@ -194,7 +199,7 @@ def run_experiments(
     count = sum(len(t.cells) for t in tasks)
     if tasks:
         Supervisor(
-            store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device="cpu",
+            store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
             report=_recorder(store, watch), log=store.root / "workers.log",
         ).run(tasks)  # fmt: skip
     return count

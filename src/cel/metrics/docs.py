@@ -47,8 +47,9 @@ scores = MetricsOrchestrator(conf_path="default.yaml").compute(result)
 scores["validity"], scores.reasons, scores.to_frame(), scores.per_row(), scores.bootstrap()
 ```
 
-Suites: `default.yaml` (the paper's), `full.yaml`, `fairness.yaml`, `robustness.yaml`, or a file of
-your own with a list `metrics:` of names or `name: {setting: value, as: label}`.
+Suites: `default.yaml` (the paper's), `full.yaml`, `density.yaml`, `outliers.yaml`,
+`fairness.yaml`, `robustness.yaml`, or a file of your own with a list
+`metrics:` of names or `name: {setting: value, as: label}`.
 
 @SUMMARY@
 ## The example

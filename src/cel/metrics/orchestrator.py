@@ -27,8 +27,8 @@ class MetricsOrchestrator:
     orchestrator serves all methods of a fold.
 
     Args:
-        conf_path: a packaged suite ("default.yaml", "full.yaml", "fairness.yaml",
-            "robustness.yaml") or a YAML file of your own.
+        conf_path: a packaged suite ("default.yaml", "full.yaml", "density.yaml", "outliers.yaml",
+            "fairness.yaml", "robustness.yaml") or a YAML file of your own.
         metrics: names or `{name: settings}`, instead of a file.
         references: a store to share with other orchestrators.
         check: whether to refuse results whose rows, space or predictions do not fit the context.
