@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cel.search.branch import BoxProblem, _Search, branch_and_bound, ceilings
+from cel.search.branch import BoxProblem, BoxSearch, branch_and_bound, ceilings
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits, LeafBoxes
 
@@ -116,7 +116,7 @@ def test_axes_that_are_blamed_or_promise_least_are_split():
     given = problem(0.0, blame=lambda p, r: np.array([[False, True]]))
     high = np.array([[-3.0, 1, 1, 5.0, 5, 5]])
     for shown, axis in ((problem(0.0), 0), (given, 1)):
-        search = _Search(shown, Incumbents.nothing(HOME), 9, 16)
+        search = BoxSearch(shown, Incumbents.nothing(HOME), 9, 16)
         search.box, search.row, search.floor = search.box[:0], search.row[:0], search.floor[:0]
         search.split(np.ones((1, 6), bool), np.array([0]), high, HOME)
         parts = search.box[:, OFFSET[axis] : OFFSET[axis + 1]].astype(int).tolist()
@@ -135,14 +135,14 @@ def test_nodes_are_counted_and_limited():
     assert few.bound.tolist() == [0.0, 0.0]  # the floor of everything
     ended = solve(problem(2.5), expired=lambda: True)
     assert (ended.nodes.tolist(), ended.done.tolist()) == ([0], [False])
-    search = _Search(problem(0.0, rows=3), Incumbents.nothing(np.tile(HOME, (3, 1))), 9, 16)
+    search = BoxSearch(problem(0.0, rows=3), Incumbents.nothing(np.tile(HOME, (3, 1))), 9, 16)
     boxes, rows = search.take()
     assert (rows.tolist(), search.nodes.tolist(), len(search.row)) == ([0, 1, 2], [1, 1, 1], 0)
     assert boxes.all()
 
 
 def test_the_lowest_boxes_of_each_row_are_taken_first():
-    search = _Search(problem(0.0, rows=2), Incumbents.nothing(np.tile(HOME, (2, 1))), 9, 2)
+    search = BoxSearch(problem(0.0, rows=2), Incumbents.nothing(np.tile(HOME, (2, 1))), 9, 2)
     cheap, middle, dear = (np.arange(6) != k for k in (5, 0, 3))
     search.box = np.stack([dear, cheap, middle, cheap])
     search.row, search.floor = np.array([0, 0, 0, 1]), np.array([2.0, 0.0, 1.0, 0.0])
@@ -162,3 +162,26 @@ def test_ceilings_are_the_best_leaves_of_boxes():
     assert ceilings(given, boxes, np.array([0, 1])).tolist() == [3.0 - 0.5, 1.0 - 0.5]
     free = BoxProblem(OFFSET, given.price, (), (), np.zeros((2, 0)), np.zeros(0))
     assert np.isposinf(ceilings(free, boxes, np.array([0, 1]))).all()
+
+
+@pytest.mark.parametrize("few", [2, 3])
+def test_a_few_labels_are_split_one_by_one(few, monkeypatch):
+    """Three labels: a part for each, or the home label and the rest on both sides of it."""
+    monkeypatch.setattr("cel.search.branch.FEW_LABELS", few)
+    low = POINTS - OFFSET[:2]
+    mask = low[:, [0]] == np.arange(3)
+    low, high = low * [0, 1], np.stack([np.full(9, 2), low[:, 1]], 1)
+    boxes = LeafBoxes(OFFSET, np.zeros(9, dtype=int), low, high, mask, np.array([True, False]))
+    bits = LeafBits(boxes, boxes.ranked(VALUE))
+    given = BoxProblem(
+        OFFSET, PRICE[None], (bits,), (bits.table(VALUE),), np.zeros((1, 1)), np.zeros(1)
+    )
+    search = BoxSearch(given, Incumbents.nothing(HOME), 9, 16)
+    search.box, search.row, search.floor = search.box[:0], search.row[:0], search.floor[:0]
+    high = np.array([[-3.0, 1, 1, 5.0, 5, 5]])
+    search.split(np.ones((1, 6), bool), np.array([0]), high, HOME)
+    parts = search.box[:, :3].astype(int).tolist()
+    one_by_one = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert parts == (one_by_one if few == 3 else [[1, 0, 0], [0, 1, 1]])
+    assert search.floor.tolist() == ([0.0, 1.0, 3.0] if few == 3 else [0.0, 1.0])
+    assert search.box[:, 3:].all()

@@ -86,11 +86,15 @@ def test_profiles_are_the_sums_of_all_single_moves(forest):
     assert profile(forest.bits, forest.tables, GRID[:0]).shape == (0, OFFSET[-1], 2)
 
 
-def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch):
+@pytest.mark.parametrize("single", [(), (0,), (1, 2), (0, 1, 2)])
+def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch, single):
     """Leaves are ranked by the first channel: the best leaf of each tree that a box touches."""
     rng = np.random.default_rng(1)
     boxes = rng.random((40, OFFSET[-1])) < 0.5
     boxes[:, OFFSET[:-1]] = True  # no axis is empty
+    for a in single:  # axes on which every box has one cell
+        boxes[:, OFFSET[a] : OFFSET[a + 1]] = False
+        boxes[np.arange(40), rng.integers(OFFSET[a], OFFSET[a + 1], 40)] = True
     for a in range(2):  # ranges count from their first to their last cell
         part = boxes[:, OFFSET[a] : OFFSET[a + 1]]
         part[:] = (
@@ -116,7 +120,7 @@ def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch):
         monkeypatch.setattr("cel.search.branch._CHUNK", chunk)
         bound = ceilings(problem, boxes, np.arange(40)[::-1])
         np.testing.assert_allclose(bound, wanted + np.arange(40)[::-1] + 0.5)
-    _, cells = cell_ceilings(forest.bits, forest.tables[0], forest.bits.unions(boxes))
+    _, cells = cell_ceilings(forest.bits, forest.tables[0], boxes)
     np.testing.assert_allclose(cells[boxes], by_cell[boxes])
 
 

@@ -10,7 +10,8 @@ ones of many rows at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import cell_ceilings, sums_at
 
-__all__ = ["BoxProblem", "SearchProof", "branch_and_bound", "ceilings"]
+__all__ = ["BoxProblem", "BoxSearch", "SearchProof", "branch_and_bound", "ceilings"]
 
 TINY = 1e-9
+FEW_LABELS = 16  # that a split tells apart
 ROUNDS = 2  # times that cells are struck out before a box is split
 _CHUNK = 2**20  # words at a time
 
@@ -63,6 +65,24 @@ class BoxProblem:
     def owner(self) -> np.ndarray:
         """(C,) axis of each cell."""
         return np.repeat(np.arange(len(self.offset) - 1), np.diff(self.offset))
+
+    @property
+    def masked(self) -> np.ndarray:
+        """(A,) bool, axes whose cells have no order."""
+        if not self.bits:
+            return np.zeros(len(self.offset) - 1, dtype=bool)
+        return self.bits[0].boxes.masked
+
+    def select(self, rows: np.ndarray) -> BoxProblem:
+        """Return the problem of some rows (m,)."""
+
+        def of(ask: Any) -> Any:
+            return None if ask is None else lambda what, which: ask(what, rows[which])
+
+        return replace(
+            self, price=self.price[rows], const=self.const[rows], legal=of(self.legal),
+            strike=of(self.strike), blame=of(self.blame),
+        )  # fmt: skip
 
     def forms(self, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the forms (R, Q) at points (R, A)."""
@@ -138,14 +158,18 @@ def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.nda
     return out
 
 
-class _Search:
+class BoxSearch:
     """The open boxes of all rows."""
 
-    def __init__(self, problem: BoxProblem, best: Incumbents, nodes: int, width: int) -> None:
-        self.problem, self.best, self.limit, self.width = problem, best, nodes, width
-        self.owner, self.axes = problem.owner, len(problem.offset) - 1
+    def __init__(
+        self, problem: BoxProblem, best: Incumbents, nodes: int | np.ndarray, width: int
+    ) -> None:
         n = len(problem.price)
+        self.problem, self.best, self.width = problem, best, width
+        self.limit = np.broadcast_to(nodes, n)  # most boxes of each row
+        self.owner, self.axes = problem.owner, len(problem.offset) - 1
         self.begin = problem.offset[:-1]
+        self.masked = problem.masked
         self.nodes = np.zeros(n, dtype=np.int64)
         self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
         self.box = np.isfinite(problem.price)
@@ -162,7 +186,7 @@ class _Search:
 
     def take(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
-        spent = self.nodes[self.row] >= self.limit
+        spent = self.nodes[self.row] >= self.limit[self.row]
         alive = (self.floor < self.best.cost[self.row] - TINY) & ~spent
         keep = alive | spent
         order = np.lexsort((self.floor, self.row))
@@ -203,7 +227,7 @@ class _Search:
             before = boxes.sum()
             high = np.full(boxes.shape, np.inf)
             for q, (bits, table) in enumerate(zip(p.bits, p.tables, strict=True)):
-                _, cells = cell_ceilings(bits, table, bits.unions(boxes))
+                _, cells = cell_ceilings(bits, table, boxes)
                 high = np.minimum(high, cells + (p.const[rows, q] + p.slack[q])[:, None])
             boxes = boxes & (high >= 0)
             some = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
@@ -242,7 +266,10 @@ class _Search:
     def split(
         self, boxes: np.ndarray, rows: np.ndarray, high: np.ndarray, point: np.ndarray
     ) -> None:
-        """Split the axis whose cheapest cell promises least: stay, below it, above it."""
+        """Split the axis whose cheapest cell promises least.
+
+        Numbers: stay, below it, above it. A few labels: one part for each.
+        """
         several = np.add.reduceat(boxes, self.begin, axis=1, dtype=np.int64) > 1
         promise = np.where(several, np.take_along_axis(high, point, 1), np.inf)
         if self.problem.blame is not None:
@@ -250,12 +277,49 @@ class _Search:
             promise = np.where(blamed, promise - 1e6, promise)
         axis = promise.argmin(1)
         at = np.take_along_axis(point, axis[:, None], 1)
-        cell = np.arange(boxes.shape[1])
         own = self.owner == axis[:, None]
+        each = self.masked[axis] & ((boxes & own).sum(1) <= FEW_LABELS)
+        self.put(*_one_by_one(boxes[each], rows[each], own[each]))
+        boxes, rows, own, at = boxes[~each], rows[~each], own[~each], at[~each]
+        cell = np.arange(boxes.shape[1])
         for part in (cell == at, cell < at, cell > at):
             child = boxes & (~own | part)
             some = (child & own).any(1)
             self.put(child[some], rows[some])
+
+    def run(self, expired: Callable[[], bool]) -> None:
+        """Look at boxes until none is left, the limits are reached or the time is."""
+        while not expired():
+            boxes, rows = self.take()
+            if not len(rows):
+                break
+            size = max(1, _CHUNK // 64 // max(len(self.owner), 1) + 64)
+            for i in range(0, len(rows), size):
+                part = slice(i, i + size)
+                struck, their, high = self.strike(boxes[part], rows[part])
+                if len(their):
+                    self.split(*self.close(struck, their, high))
+
+    def points(self) -> np.ndarray:
+        """Return how many points the open boxes of each row hold, shape (n,)."""
+        count = np.add.reduceat(self.box, self.begin, axis=1, dtype=np.int64)
+        return np.bincount(
+            self.row, weights=np.prod(count, axis=1, dtype=np.float64), minlength=len(self.nodes)
+        )
+
+    def proof(self) -> SearchProof:
+        """Return what is proved by now."""
+        return SearchProof.of(self.best, self.grey, self.row, self.floor, self.nodes)
+
+
+def _one_by_one(
+    boxes: np.ndarray, rows: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes (R, C) split into one part for each cell of an axis (R, C), and their rows."""
+    which, cell = np.nonzero(boxes & own)
+    child = boxes[which] & ~own[which]
+    child[np.arange(len(which)), cell] = True
+    return child, rows[which]
 
 
 def branch_and_bound(
@@ -275,15 +339,6 @@ def branch_and_bound(
         expired: asked between rounds; true ends the search.
         width: boxes of one row that are looked at together.
     """
-    search = _Search(problem, best, nodes, width)
-    while not expired():
-        boxes, rows = search.take()
-        if not len(rows):
-            break
-        size = max(1, _CHUNK // 64 // max(len(search.owner), 1) + 64)
-        for i in range(0, len(rows), size):
-            part = slice(i, i + size)
-            struck, their, high = search.strike(boxes[part], rows[part])
-            if len(their):
-                search.split(*search.close(struck, their, high))
-    return SearchProof.of(best, search.grey, search.row, search.floor, search.nodes)
+    search = BoxSearch(problem, best, nodes, width)
+    search.run(expired)
+    return search.proof()

@@ -213,28 +213,37 @@ class LeafBits:
             out.append(wider)
         return out
 
-    def unions(self, boxes: np.ndarray) -> np.ndarray:
-        """Return the leaves (R, A, T W) that some cell of each axis of boxes (R, C) allows.
+    def unions(self, boxes: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+        """Return the leaves (R, k, T W) that some cell of each axis of boxes (R, C) allows.
 
         On axes of ranges all cells between the first and the last one count, which can only add
         leaves.
+
+        Args:
+            boxes: (R, C) cells of the boxes; every axis has some.
+            axes: (k,) axes that are asked for; all of them by default.
         """
         offset, cells = self.boxes.offset, len(self.words)
+        axes = np.arange(len(offset) - 1) if axes is None else axes
         begin, place = offset[:-1], np.arange(cells)
-        first = np.minimum.reduceat(np.where(boxes, place, cells), begin, axis=1)  # (R, A)
-        last = np.maximum.reduceat(np.where(boxes, place, -1), begin, axis=1)
+        first = np.minimum.reduceat(np.where(boxes, place, cells), begin, axis=1)[:, axes]
+        last = np.maximum.reduceat(np.where(boxes, place, -1), begin, axis=1)[:, axes]
         out = np.empty((*first.shape, self.words.shape[1]), dtype=np.uint64)
         level = np.frexp(last - first + 1)[1] - 1  # the largest power of two that fits
+        single = first == last
         for k, table in enumerate(self._spans):
-            row, axis = np.nonzero((level == k) & ~self.boxes.masked)
+            row, axis = np.nonzero((level == k) & (single | ~self.boxes.masked[axes]))
             if len(row):
                 low, high = first[row, axis], last[row, axis] + 1 - 2**k
-                out[row, axis] = table[low] | table[high]
-        for a in np.flatnonzero(self.boxes.masked):
-            part = boxes[:, offset[a] : offset[a + 1]]
-            row, cell = np.nonzero(part)
-            starts = np.flatnonzero(np.diff(row, prepend=-1))
-            out[:, a] = np.bitwise_or.reduceat(self.words[offset[a] + cell], starts, axis=0)
+                out[row, axis] = table[low] | table[high] if k else table[low]
+        for i in np.flatnonzero(self.boxes.masked[axes]):
+            many = np.flatnonzero(~single[:, i])
+            if len(many):
+                begins, ends = offset[axes[i]], offset[axes[i] + 1]
+                row, cell = np.nonzero(boxes[many, begins:ends])
+                starts = np.flatnonzero(np.diff(row, prepend=-1))
+                words = self.words[begins + cell]
+                out[many, i] = np.bitwise_or.reduceat(words, starts, axis=0)
         return out
 
     @cached_property
@@ -252,7 +261,7 @@ class Steps:
 
     def __init__(self, bits: LeafBits) -> None:
         by_tree = bits.words.reshape(len(bits.words), bits.trees, bits.per_tree)
-        offset = bits.boxes.offset
+        offset, self.trees, self.per_tree = bits.boxes.offset, bits.trees, bits.per_tree
         differs = np.zeros((len(by_tree), bits.trees), dtype=bool)
         differs[1:] = (by_tree[1:] != by_tree[:-1]).any(-1)
         differs[offset[:-1]] = False
@@ -275,3 +284,19 @@ class Steps:
         self.words = np.ascontiguousarray(words.reshape(-1))
         self.place = self.axis * bits.trees + self.tree
         self.at, self.starts = np.unique(cell, return_index=True)
+
+    def on(self, axes: np.ndarray) -> Steps:
+        """Return the pieces of some axes (k,), ascending; `place` counts these axes only."""
+        out = object.__new__(Steps)
+        keep = np.isin(self.axis, axes)
+        new = np.cumsum(keep) - 1
+        out.cell, out.tree, out.axis = self.cell[keep], self.tree[keep], self.axis[keep]
+        out.count = int(keep[: self.count].sum())
+        out.before = new[self.before[keep[: self.count]]]
+        out.words = np.ascontiguousarray(
+            self.words.reshape(len(keep), self.per_tree)[keep].reshape(-1)
+        )
+        out.trees, out.per_tree = self.trees, self.per_tree
+        out.place = np.searchsorted(axes, out.axis) * self.trees + out.tree
+        out.at, out.starts = np.unique(out.cell[: out.count], return_index=True)
+        return out

@@ -20,20 +20,23 @@ from cel.search.leaf_costs import CostTable
 from cel.search.leaf_duals import DualBounds, DualStart, LeafLists, Rungs, dual_bounds
 from cel.search.open_boxes import BoxesAtWork, LeafPool, OpenBoxes, renumber
 
-__all__ = ["leaf_branch_and_bound"]
+__all__ = ["LeafSearch", "leaf_branch_and_bound"]
 
 FIRST_STEPS = 40  # of the dual of a whole row
 STEPS = 8  # of the dual of a box
 _CHUNK = 2**18  # pairs of a tree and an axis at a time
 
 
-class _LeafSearch:
+class LeafSearch:
     """The open boxes of all rows."""
 
-    def __init__(self, problem: BoxProblem, best: Incumbents, nodes: int, width: int) -> None:
-        self.problem, self.best, self.limit, self.width = problem, best, nodes, width
-        self.owner, self.axes = problem.owner, len(problem.offset) - 1
+    def __init__(
+        self, problem: BoxProblem, best: Incumbents, nodes: int | np.ndarray, width: int
+    ) -> None:
         n = len(problem.price)
+        self.problem, self.best, self.width = problem, best, width
+        self.limit = np.broadcast_to(nodes, n)  # most boxes of each row
+        self.owner, self.axes = problem.owner, len(problem.offset) - 1
         self.begin = problem.offset[:-1]
         self.nodes = np.zeros(n, dtype=np.int64)
         self.grey = np.full(n, np.inf)  # cheapest points of which rounding hides what they are
@@ -61,7 +64,7 @@ class _LeafSearch:
     def take(self) -> OpenBoxes:
         """Return the best open boxes of every row that is not done, and drop closed ones."""
         nodes = self.open
-        spent = self.nodes[nodes.row] >= self.limit
+        spent = self.nodes[nodes.row] >= self.limit[nodes.row]
         alive = (nodes.floor < self.best.cost[nodes.row] - TINY) & ~spent
         order = np.lexsort((nodes.floor, nodes.row))
         order = order[(alive | spent)[order]]
@@ -74,52 +77,59 @@ class _LeafSearch:
         np.add.at(self.nodes, taken.row, 1)
         return taken
 
-    def look(self, nodes: OpenBoxes, steps: int) -> Iterator[OpenBoxes]:
+    def look(self, nodes: OpenBoxes) -> Iterator[OpenBoxes]:
         """Close boxes or split them; yield the parts that stay open."""
         boxes = np.unpackbits(nodes.box, axis=1, count=len(self.owner)).astype(bool)
         leaf, box = self.pool.lists(nodes.start, nodes.count)
-        state = BoxesAtWork(boxes, nodes.row, nodes.floor, np.zeros((len(boxes), 0)), None)
-        for last in (False, True):
-            state = self._strike(state, leaf, box, hull=not last)
-            if not len(state.rows):
-                return
-            assert state.lists is not None
-            leaf, box = state.lists.leaf, state.lists.box
+        state = self._strike(boxes, nodes.row, nodes.floor, leaf, box)
+        if not len(state.rows):
+            return
         state, point, forms, lawful = self._close(state)
         if len(state.rows):
+            first = bool(np.isnan(self.lam[state.rows]).any())
+            steps = FIRST_STEPS if first else STEPS
             yield from self._split(*self._bound(state, point, forms, lawful, steps))
 
     def _strike(
-        self, state: BoxesAtWork, leaf: np.ndarray, box: np.ndarray, *, hull: bool
+        self,
+        boxes: np.ndarray,
+        rows: np.ndarray,
+        floor: np.ndarray,
+        leaf: np.ndarray,
+        box: np.ndarray,
     ) -> BoxesAtWork:
-        """Strike out cells and leaves that no cheaper answer can have."""
-        p, rows = self.problem, state.rows
-        price, least = self._cheapest(state.boxes, rows)
+        """Strike out cells and leaves that no cheaper answer can have.
+
+        Leaves are priced before the cells go that no leaf of some tree has.
+        """
+        p = self.problem
+        price, least = self._cheapest(boxes, rows)
         spare = (self.best.cost[rows] - least.sum(1))[:, None] + least
         boxes = price < spare[:, self.owner] - TINY
         if p.strike is not None:
             boxes = p.strike(boxes, rows)
         some = np.asarray(np.logical_or.reduceat(boxes, self.begin, axis=1).all(1))
         leaf, box = renumber(leaf, box, some)
-        boxes, rows, floor = boxes[some], rows[some], state.floor[some]
+        boxes, rows, floor = boxes[some], rows[some], floor[some]
         _, least = self._cheapest(boxes, rows)
         lists = LeafLists.of_boxes(self.table, boxes, rows, least, leaf, box)
         lists.number(self.conditions.tree)
         spare = self.best.cost[rows] - least.sum(1)
-        lists = lists.keep((lists.cost < spare[lists.box] - TINY) & np.isfinite(lists.cost))
+        good = (lists.cost < spare[lists.box] - TINY) & np.isfinite(lists.cost)
         alive = np.ones(len(rows), dtype=bool)
         for q, values in enumerate(self.value):
-            value = values[lists.leaf]
+            value = np.where(good, values[lists.leaf], -np.inf)
             top = lists.best(value)
             high = top.sum(1) + p.const[rows, q] + p.slack[q]
             alive &= high >= 0  # minus infinity where a tree has no leaf left
-            high = np.where(np.isfinite(high), high, 0.0)
-            lists = lists.keep(high[lists.box] - top.reshape(-1)[lists.place] + value >= 0)
-        alive &= np.isfinite(lists.best(np.zeros(len(lists.leaf)))).all(1)
-        if hull:
-            boxes = self._hull(boxes, lists)
-            alive &= np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
-        return BoxesAtWork(boxes, rows, floor, least, lists).select(alive)
+            some = np.isfinite(top)
+            room = np.where(some, high[:, None] - np.where(some, top, 0.0), -np.inf)
+            good &= room.reshape(-1)[lists.place] + value >= 0
+        lists, boxes = lists.only(alive, good), boxes[alive]
+        state = BoxesAtWork(boxes, rows[alive], floor[alive], least[alive], lists)
+        boxes = self._hull(boxes, lists)
+        full = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+        return replace(state, boxes=boxes).select(full)
 
     def _hull(self, boxes: np.ndarray, lists: LeafLists) -> np.ndarray:
         """Strike out the cells beyond all leaves of some tree that is bound on the axis."""
@@ -295,6 +305,23 @@ class _LeafSearch:
                 count[some][good],
             )  # fmt: skip
 
+    def run(self, expired: Callable[[], bool]) -> None:
+        """Look at boxes until none is left, the limits are reached or the time is."""
+        size = max(1, _CHUNK // (self.problem.bits[0].trees * self.axes))
+        while not expired():
+            nodes = self.take()
+            if not len(nodes.row):
+                break
+            parts = [self.open]
+            for i in range(0, len(nodes.row), size):
+                parts += self.look(nodes.select(slice(i, i + size)))
+            self.open = OpenBoxes.joined(parts)
+
+    def proof(self) -> SearchProof:
+        """Return what is proved by now."""
+        left = self.open
+        return SearchProof.of(self.best, self.grey, left.row, left.floor, self.nodes)
+
 
 def leaf_branch_and_bound(
     problem: BoxProblem,
@@ -316,15 +343,6 @@ def leaf_branch_and_bound(
     n = len(problem.price)
     if not n or not problem.bits:  # nothing is asked: the rows have it, or there are none
         return SearchProof(best, np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64))
-    search = _LeafSearch(problem, best, nodes, width)
-    steps, size = FIRST_STEPS, max(1, _CHUNK // (problem.bits[0].trees * search.axes))
-    while not expired():
-        nodes_ = search.take()
-        if not len(nodes_.row):
-            break
-        parts = [search.open]
-        for i in range(0, len(nodes_.row), size):
-            parts += search.look(nodes_.select(slice(i, i + size)), steps)
-        search.open, steps = OpenBoxes.joined(parts), STEPS
-    left = search.open
-    return SearchProof.of(best, search.grey, left.row, left.floor, search.nodes)
+    search = LeafSearch(problem, best, nodes, width)
+    search.run(expired)
+    return search.proof()

@@ -33,28 +33,27 @@ class CostTable:
         conditions: of the leaves.
         price: (n, C).
         best: (n, A) a cheapest cell of each axis.
-        up: (n, C) the least price of the cells from each one on, in its axis.
-        down: (n, C) the least price of the cells up to each one, in its axis.
+        away: (n, C) the least price of a cell and those beyond it, seen from the cheapest one.
     """
 
     conditions: LeafConditions
     price: np.ndarray
     best: np.ndarray
-    up: np.ndarray
-    down: np.ndarray
+    away: np.ndarray
 
     @classmethod
     def of(cls, conditions: LeafConditions, price: np.ndarray) -> CostTable:
         """Prepare the prices of some rows."""
         offset = conditions.boxes.offset
-        up, down = np.empty_like(price), np.empty_like(price)
+        away = np.empty_like(price)
         best = np.empty((len(price), len(offset) - 1), dtype=np.int64)
         for a, (b, e) in enumerate(pairwise(offset)):
             part = price[:, b:e]
             best[:, a] = b + part.argmin(1)
-            down[:, b:e] = np.minimum.accumulate(part, axis=1)
-            up[:, b:e] = np.minimum.accumulate(part[:, ::-1], axis=1)[:, ::-1]
-        return cls(conditions, price, best, up, down)
+            down = np.minimum.accumulate(part, axis=1)
+            up = np.minimum.accumulate(part[:, ::-1], axis=1)[:, ::-1]
+            away[:, b:e] = np.where(np.arange(b, e) > best[:, a, None], up, down)
+        return cls(conditions, price, best, away)
 
     def enter(
         self, boxes: np.ndarray, rows: np.ndarray, at: np.ndarray, box: np.ndarray
@@ -74,15 +73,12 @@ class CostTable:
         place = np.arange(boxes.shape[1])
         first = np.minimum.reduceat(np.where(boxes, place, len(place)), offset[:-1], axis=1)
         last = np.maximum.reduceat(np.where(boxes, place, -1), offset[:-1], axis=1)
-        axis, row = c.axis[at], rows[box]
-        low = np.maximum(c.low[at], first[box, axis])
-        high = np.minimum(c.high[at], last[box, axis])
-        home = self.best[row, axis]
-        cell = np.where(low > home, low, np.where(high < home, high, home))
-        inside = np.minimum(cell, len(place) - 1)
-        cost = np.where(low > home, self.up[row, inside], self.down[row, inside])
-        cost = np.where(cell == home, self.price[row, home], cost)
-        cost = np.where(low > high, np.inf, cost)
+        which = box * first.shape[1] + c.axis[at]  # box and axis as one number
+        low = np.maximum(c.low[at], first.reshape(-1)[which])
+        high = np.minimum(c.high[at], last.reshape(-1)[which])
+        cell = np.minimum(np.maximum(self.best[rows].reshape(-1)[which], low), high)
+        cost = self.away.reshape(-1)[(rows * len(place))[box] + np.maximum(cell, 0)]
+        cost[low > high] = np.inf
         if c.in_sets:
             by_set = self._sets(boxes, rows)
             inset = c.which[at]

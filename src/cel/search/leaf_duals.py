@@ -95,9 +95,15 @@ class LeafLists:
         out._place = self._place[good]
         return out
 
-    def only(self, keep: np.ndarray) -> LeafLists:
-        """Return the lists of the boxes that a mask (R,) keeps, numbered anew."""
-        out = self.keep(keep[self.box])
+    def only(self, keep: np.ndarray, good: np.ndarray | None = None) -> LeafLists:
+        """Return the lists of the boxes that a mask (R,) keeps, numbered anew.
+
+        Args:
+            keep: (R,) bool.
+            good: (N,) bool, the leaves that stay; all of them by default.
+        """
+        mine = keep[self.box]
+        out = self.keep(mine if good is None else mine & good)
         shift = (np.arange(len(keep)) - (np.cumsum(keep) - 1))[out.box]
         out.boxes, out.box = int(keep.sum()), out.box - shift
         out._place = out._place - shift * self.trees

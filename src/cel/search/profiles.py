@@ -93,20 +93,29 @@ def _profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarra
 
 
 def cell_ceilings(
-    bits: LeafBits, table: np.ndarray, unions: np.ndarray
+    bits: LeafBits, table: np.ndarray, boxes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return upper bounds of a sum in boxes, as a whole and with one axis at a single cell.
 
     Args:
         bits: bits with the leaves by falling value.
         table: (slots,) leaf values.
-        unions: (R, A, T W) leaves that some cell of each axis of the boxes allows.
+        boxes: (R, C) cells of the boxes; every axis has some.
 
     Returns:
-        ((R,) of the boxes, (R, C) of the boxes with the axis of each cell at that cell alone).
+        ((R,) of the boxes, (R, C) of the boxes with the axis of each cell at that cell alone; an
+        axis on which every box has one cell has the bounds of the boxes).
     """
-    others, meet = _all_but_one(unions)
-    steps, n = bits.steps, len(unions)
+    offset = bits.boxes.offset
+    several = np.add.reduceat(boxes, offset[:-1], axis=1, dtype=np.int64) > 1
+    open_ = several.any(0)
+    axes, steps, n = np.flatnonzero(open_), bits.steps, len(boxes)
+    common: np.ndarray | None = None
+    if len(axes) < len(open_):
+        steps = steps.on(axes)
+        cell = np.stack([b + boxes[:, b:e].argmax(1) for b, e in _spans(offset, ~open_)], 1)
+        common = bits.meet(cell)
+    others, meet = _all_but_one(bits.unions(boxes, axes), common)
     best = table[bits.find(meet)]  # (R, T)
     total = best.sum(1)
     seen = others.reshape(n, -1, bits.per_tree)[:, steps.place].reshape(n, -1)
@@ -121,17 +130,29 @@ def cell_ceilings(
         axis, begins = np.unique(steps.axis[steps.count :], return_index=True)
         along[:, bits.boxes.offset[axis]] += np.add.reduceat(first, begins, axis=1)
     np.cumsum(along, axis=1, out=along)
-    offset = bits.boxes.offset
     before = np.zeros((n, len(offset) - 1))
     before[:, 1:] = along[:, offset[1:-1] - 1]
     along += np.repeat(total[:, None] - before, np.diff(offset), axis=1)
     return total, along
 
 
-def _all_but_one(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each axis, the bits that all other axes allow, and those that all allow."""
+def _spans(offset: np.ndarray, which: np.ndarray) -> list[tuple[int, int]]:
+    """Return the first cell and the end of some axes."""
+    return [(int(offset[a]), int(offset[a + 1])) for a in np.flatnonzero(which)]
+
+
+def _all_but_one(
+    own: np.ndarray, common: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each axis, the bits that all other axes allow, and those that all allow.
+
+    Args:
+        own: (R, k, T W) bits that the axes allow.
+        common: (R, T W) bits that further axes allow; all by default.
+    """
     others = np.empty_like(own)
-    before = np.full_like(own[:, 0], np.iinfo(np.uint64).max)
+    size = (own.shape[0], own.shape[2])
+    before = np.full(size, np.iinfo(np.uint64).max, own.dtype) if common is None else common
     for a in range(own.shape[1]):
         others[:, a] = before
         before &= own[:, a]

@@ -81,6 +81,7 @@ def costs(result, x, scale):
     return np.array([price(cf[None], row, scale)[0] for cf, row in pairs])
 
 
+BOUNDS = ["both", "boxes", "leaves"]
 KINDS = {
     "forest": lambda: RandomForestClassifier(6, max_depth=3, random_state=0),
     "boosting": lambda: GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0),
@@ -88,7 +89,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+@pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_costs_equal_enumeration_of_all_cells(kind, classes, bounds, deviation):
@@ -121,7 +122,7 @@ RULED = FeatureSpace(
 )
 
 
-@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+@pytest.mark.parametrize("bounds", BOUNDS)
 def test_relations_and_implications_are_exact(bounds, deviation):
     """With `b <= e` between whole numbers and `c = w` only with `f = on`."""
     rng = np.random.default_rng(5)
@@ -162,7 +163,7 @@ def test_relations_and_implications_are_exact(bounds, deviation):
     )
 
 
-@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+@pytest.mark.parametrize("bounds", BOUNDS)
 def test_rows_are_infeasible_exactly_when_no_cell_will_do(bounds, deviation):
     model, train = ensemble(KINDS["forest"]())
     space = SPACE.with_changes(
@@ -184,7 +185,7 @@ def test_rows_are_infeasible_exactly_when_no_cell_will_do(bounds, deviation):
     deviation.rows(wrong, oracle="enumeration of all cells")
 
 
-@pytest.mark.parametrize("bounds", ["boxes", "leaves"])
+@pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("nodes", [1, 10, 100])
 def test_bounds_never_exceed_the_optimum(nodes, bounds, deviation):
     """At every node limit the bound is at most the cost that enumeration finds."""

@@ -147,7 +147,7 @@ def test_costs_equal_scip(make, deviation):
     wrapped = wrap(model, space=SPACE)
     solved = [by_scip(trees, gain, goal, row, scale) for row in x]
     ours, best = [], []
-    for bounds in ("boxes", "leaves"):
+    for bounds in ("both", "boxes", "leaves"):
         result = ExactTree(wrapped, nodes=4000, bounds=bounds).fit(train).explain(x, 1)
         for i, (status, cost) in enumerate(solved):
             if result.status[i] == "infeasible":
@@ -157,7 +157,7 @@ def test_costs_equal_scip(make, deviation):
                 best.append(cost)
             elif np.isfinite(cost):
                 assert result.bound[i] <= cost + 1e-4
-    assert len(ours) >= 12
+    assert len(ours) >= 18
     deviation.absolute(ours, best, oracle="SCIP", limit=1e-4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -21,9 +22,16 @@ from cel.parameters import check_positive
 from cel.protocols import Predictor
 from cel.search.branch import SearchProof, branch_and_bound
 from cel.search.leaf_branch import leaf_branch_and_bound
+from cel.search.two_bounds import two_bounds
 from cel.space import FeatureSpace
 
 __all__ = ["ExactTree"]
+
+SEARCHES: dict[str, Callable[..., SearchProof]] = {
+    "both": two_bounds,
+    "boxes": branch_and_bound,
+    "leaves": leaf_branch_and_bound,
+}
 
 
 class ExactTree(CellSearch):
@@ -46,8 +54,9 @@ class ExactTree(CellSearch):
         nodes: most boxes per row.
         bounds: "boxes": the best leaves that a box meets, and the price of its cheapest cells;
             "leaves": also what leaves cost to enter, and a Lagrangian bound in which every tree
-            has a share in the price of a move. Which kind needs fewer boxes depends on the
-            problem; among equally cheap answers they may give different ones.
+            has a share in the price of a move; "both": boxes first, and leaves for rows whose
+            open boxes then still hold many points. Among equally cheap answers they may give
+            different ones.
         gap: share by which a cost may exceed its bound and still count as `within_gap`.
         beta: price of changing a feature at all.
         starts: first moves that the search before the proof follows.
@@ -61,6 +70,7 @@ class ExactTree(CellSearch):
     """
 
     name = "exact_tree"
+    version: ClassVar[int] = 2
     proves: ClassVar[bool] = True
     reference = "Parmentier and Vidal, ICML 2021 (the problem)"
     _test_params: ClassVar[dict[str, Any]] = {"nodes": 300}
@@ -70,7 +80,7 @@ class ExactTree(CellSearch):
         model: Predictor,
         *,
         nodes: int = 2000,
-        bounds: Literal["boxes", "leaves"] = "boxes",
+        bounds: Literal["both", "boxes", "leaves"] = "both",
         gap: float = 0.05,
         beta: float = 0.05,
         starts: int = 6,
@@ -122,5 +132,6 @@ class ExactTree(CellSearch):
     ) -> SearchProof:
         found = self._search(view, group, table)
         problem = box_problem(view, group, table)
-        search = leaf_branch_and_bound if self.bounds == "leaves" else branch_and_bound
-        return search(problem, found, nodes=self.nodes, expired=lambda: query.budget.expired)
+        return SEARCHES[self.bounds](
+            problem, found, nodes=self.nodes, expired=lambda: query.budget.expired
+        )
