@@ -144,12 +144,12 @@ def test_rows_with_few_points_go_on_with_boxes(monkeypatch):
     monkeypatch.setattr("cel.search.two_bounds.LeafSearch", Spy)
     monkeypatch.setattr("cel.search.two_bounds.FIRST", 1)
     size = np.prod(np.diff(problem.offset))
-    for few, leaves in ((size, []), (0, [12])):
+    for few, leaves in ((size, False), (0, True)):
         asked.clear()
         monkeypatch.setattr("cel.search.two_bounds.FEW_POINTS", few)
         start = Incumbents.nothing(home)
         proved = two_bounds(problem, start, nodes=10_000, expired=lambda: False)
-        assert asked == leaves
+        assert (sum(asked) > 0) == leaves
         assert proved.done.all()
         np.testing.assert_allclose(proved.best.cost, best)
         np.testing.assert_allclose(proved.bound, best)

@@ -91,7 +91,7 @@ def test_planted_answers_are_never_called_impossible(name, deviation):
         row, planted = x[start[seed % len(start)]], x[end[seed % len(end)]]
         space = space_between(row, planted)
         wrapped = wrap(model, space=space)
-        for bounds in ("boxes", "leaves"):
+        for bounds in ("both", "leaves"):
             result = ExactTree(wrapped, nodes=200, bounds=bounds).fit(x).explain(row[None], 1)
             seen += 1
             wrong += result.status[0] == "infeasible"

@@ -52,6 +52,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cells"
+    version: ClassVar[int] = 2  # rows with missing numbers are read
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}

@@ -70,7 +70,7 @@ class ExactTree(CellSearch):
     """
 
     name = "exact_tree"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # both kinds of bounds; rows with missing numbers are read
     proves: ClassVar[bool] = True
     reference = "Parmentier and Vidal, ICML 2021 (the problem)"
     _test_params: ClassVar[dict[str, Any]] = {"nodes": 300}

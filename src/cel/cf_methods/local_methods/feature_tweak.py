@@ -86,6 +86,7 @@ class FeatureTweak(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "feature_tweak"
+    version: ClassVar[int] = 2  # rows with missing numbers are read
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Tolomei et al., KDD 2017, arXiv:1706.06691"

@@ -49,6 +49,7 @@ class FOCUS(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "focus"
+    version: ClassVar[int] = 2  # rows with missing numbers are read
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Lucic et al., AAAI 2022, arXiv:1911.12199"

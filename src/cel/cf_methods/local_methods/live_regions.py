@@ -66,6 +66,7 @@ class LiveRegions(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "live_regions"
+    version: ClassVar[int] = 2  # rows with missing numbers are read
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}

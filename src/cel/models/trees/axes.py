@@ -9,6 +9,7 @@ import numpy as np
 
 from cel.errors import UnsupportedError
 from cel.models.trees.forest import Forest
+from cel.preprocessing.imputer import companions
 from cel.space import Feature, FeatureSpace
 from cel.space.constraints import LinearRelation
 
@@ -72,12 +73,16 @@ class Splits:
         cut: (N,) last cell that goes left, local to its axis, for nodes that cut an order.
         table: (N,) position in `tables` of nodes that choose among cells, else -1.
         tables: (cells of the axis,) bool, which cells go left.
+        flag: (A,) axis that says whether the value of an axis is missing, -1 where none does.
+        gap_left: (N,) bool, whether a missing value goes left.
     """
 
     axis: np.ndarray
     cut: np.ndarray
     table: np.ndarray
     tables: tuple[np.ndarray, ...]
+    flag: np.ndarray
+    gap_left: np.ndarray
 
 
 def find_axes(forest: Forest, matrix: Any, space: FeatureSpace) -> tuple[Axes, Splits]:
@@ -113,7 +118,9 @@ def find_axes(forest: Forest, matrix: Any, space: FeatureSpace) -> tuple[Axes, S
     labels = np.array([f.one_hot for f in space], dtype=bool)
     offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     single = np.array([a in finite for a in range(len(space))], dtype=bool)
-    return Axes(space, offset, tuple(edges), labels, single), Splits(axis, cut, table, tables)
+    flag, gap_left = _gaps(forest, matrix, space, axis)
+    splits = Splits(axis, cut, table, tables, flag, gap_left)
+    return Axes(space, offset, tuple(edges), labels, single), splits
 
 
 def _related(space: FeatureSpace) -> set[str]:
@@ -185,18 +192,48 @@ def _tables(
         rows = np.repeat(_neutral(space)[None], len(values), 0)
         rows[:, list(space.features[a].columns)] = values.reshape(len(values), -1)
         seen = matrix(rows)[:, forest.column[nodes]]  # (k, m)
-        left = np.zeros(seen.shape, dtype=bool)
-        numbers = forest.subset[nodes] < 0
-        left[:, numbers] = forest.goes_left(nodes[numbers], seen[:, numbers])
-        for j in np.flatnonzero(~numbers):
-            left[:, j] = np.isin(seen[:, j], forest.subsets[forest.subset[nodes[j]]])
-        lost = np.isnan(seen)
-        if lost.any() and forest.missing_left is not None:
-            left = np.where(lost, forest.missing_left[nodes], left)
+        left = _left(forest, nodes, seen)
         distinct, which = np.unique(left.T, axis=0, return_inverse=True)
         table[nodes] = len(tables) + which.reshape(-1)
         tables += list(distinct)
     return table, tuple(tables)
+
+
+def _left(forest: Forest, nodes: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Tell for what the columns of some nodes (m,) hold (k, m) whether it goes left."""
+    left = np.zeros(seen.shape, dtype=bool)
+    numbers = forest.subset[nodes] < 0
+    left[:, numbers] = forest.goes_left(nodes[numbers], seen[:, numbers])
+    for j in np.flatnonzero(~numbers):
+        left[:, j] = np.isin(seen[:, j], forest.subsets[forest.subset[nodes[j]]])
+    lost = np.isnan(seen)
+    if lost.any() and forest.missing_left is not None:
+        left = np.where(lost, forest.missing_left[nodes], left)
+    return left
+
+
+def _gaps(
+    forest: Forest, matrix: Any, space: FeatureSpace, axis: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ask where missing values of numbers and ranks go; see `Splits`.
+
+    A model may send them a way of its own, or see what a step before it fills in. Where the
+    library does not tell, the axis has no flag: rows with such a gap are not read then.
+    """
+    flag, gap_left = np.full(len(space), -1), np.zeros(len(axis), dtype=bool)
+    for a, f in enumerate(space):
+        nodes = np.flatnonzero(axis == a)
+        pair = companions(space, f.name)
+        if len(pair) < 2 or not len(nodes):
+            continue
+        row = _neutral(space)[None]
+        row[:, list(space[pair[1]].columns)] = (0.0, 1.0)
+        seen = matrix(row)[:, forest.column[nodes]]
+        if np.isnan(seen).any() and forest.missing_left is None:
+            continue
+        flag[a] = space.names.index(pair[1])
+        gap_left[nodes] = _left(forest, nodes, seen)[0]
+    return flag, gap_left
 
 
 # -- numbers ---------------------------------------------------------------------------------

@@ -12,10 +12,15 @@ __all__ = ["leaf_boxes"]
 
 
 def leaf_boxes(forest: Forest, splits: Splits, axes: Axes) -> tuple[LeafBoxes, np.ndarray]:
-    """Walk all trees level by level and keep the box of every leaf."""
+    """Walk all trees level by level and keep the box of every leaf.
+
+    A node whose value may be missing has three sides: left and right where it is known, and the
+    way that a gap takes. A leaf that both known values and gaps reach is two boxes.
+    """
     sizes = np.diff(axes.offset)
     masked = np.zeros(len(sizes), dtype=bool)
     masked[splits.axis[splits.table >= 0]] = True
+    masked[splits.flag[splits.flag >= 0]] = True
     start = mask_starts(axes.offset, masked)
     node: np.ndarray = forest.root
     tree: np.ndarray = np.arange(len(node))
@@ -33,9 +38,16 @@ def leaf_boxes(forest: Forest, splits: Splits, axes: Axes) -> tuple[LeafBoxes, n
             _child_boxes(node, splits, start, sizes, *(p.copy() for p in parts), left=left)
             for left in (True, False)
         ]
-        node = np.concatenate([forest.left[node], forest.right[node]])
-        tree = np.concatenate([tree, tree])
-        low, high, mask = (np.concatenate([a, b]) for a, b in zip(*sides, strict=True))
+        gaps = np.flatnonzero(splits.flag[splits.axis[node]] >= 0)
+        known = start[splits.flag[splits.axis[node[gaps]]]]  # the cell that comes before the gap
+        for _, _, of_side in sides:
+            of_side[gaps, known + 1] = False
+        sides.append((parts[0][gaps], parts[1][gaps], parts[2][gaps]))
+        sides[-1][2][np.arange(len(gaps)), known] = False
+        way = np.where(splits.gap_left[node], forest.left[node], forest.right[node])
+        node = np.concatenate([forest.left[node], forest.right[node], way[gaps]])
+        tree = np.concatenate([tree, tree, tree[gaps]])
+        low, high, mask = (np.concatenate(p) for p in zip(*sides, strict=True))
         open_ = (low <= high).all(1)
         for a in np.flatnonzero(masked):
             open_ &= mask[:, start[a] : start[a] + sizes[a]].any(1)

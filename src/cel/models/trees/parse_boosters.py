@@ -85,6 +85,9 @@ def _lightgbm_tree(text: str, k: int, outputs: int, factor: float) -> OneTree:
             "LightGBM with zero_as_missing=True: zeros jump over thresholds; train without it"
         )
     threshold = numbers("threshold", np.float64)
+    # a column that had no gaps in training takes them for zeros
+    as_zero = ((decision >> 2) & 3 == 0) & ~by_category
+    gap_left = np.where(as_zero, threshold >= 0, (decision & 2) == 2)
     pad = np.full(len(leaves), -1)
     children = [
         np.concatenate([_child(numbers(side, np.int64), inner), pad])
@@ -98,7 +101,7 @@ def _lightgbm_tree(text: str, k: int, outputs: int, factor: float) -> OneTree:
         value=value,
         subset=np.concatenate([np.where(by_category, threshold, -1).astype(np.int64), pad]),
         subsets=_lightgbm_subsets(numbers("cat_boundaries", np.int64), lines),
-        missing_left=np.concatenate([(decision & 2) == 2, pad < -1]),
+        missing_left=np.concatenate([gap_left, pad < -1]),
     )
 
 

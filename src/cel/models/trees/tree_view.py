@@ -15,6 +15,7 @@ from cel.models.trees.axes import Axes, find_axes
 from cel.models.trees.forest import Forest, Link
 from cel.models.trees.leaf_walk import leaf_boxes
 from cel.models.trees.model_matrix import ModelMatrix, read_forest
+from cel.preprocessing.imputer import FLAG
 from cel.protocols import Task
 from cel.search.leaf_bits import LeafBits, LeafBoxes
 
@@ -39,6 +40,7 @@ class TreeView:
         link: what the sums are: logits ("softmax"), averaged probabilities ("mean"), or values.
         slack: largest rounding error of the model's own sums, relative to 1 + |sum|.
         absent: (K,) bool, classes that the model never predicts.
+        gaps: whether the trees say where missing numbers go; rows with such gaps are read then.
     """
 
     axes: Axes
@@ -48,6 +50,7 @@ class TreeView:
     link: Link
     slack: float
     absent: np.ndarray
+    gaps: bool = False
 
     @cached_property
     def rounding(self) -> float:
@@ -160,7 +163,8 @@ def tree_view(wrapped: Any) -> TreeView:
     axes, splits = find_axes(forest, matrix, wrapped.space_)
     boxes, leaf = leaf_boxes(forest, splits, axes)
     value, base, absent = _ordered(forest, leaf, wrapped)
-    view = TreeView(axes, boxes, value, base, forest.link, forest.slack, absent)
+    gaps = forest.missing_left is not None
+    view = TreeView(axes, boxes, value, base, forest.link, forest.slack, absent, gaps)
     check_conformance(view, wrapped)
     return view
 
@@ -200,7 +204,8 @@ def probe_rows(view: TreeView, seed: int = 0) -> np.ndarray:
     for a, f in enumerate(space):
         columns = list(f.columns)
         if f.one_hot:
-            choices = np.flatnonzero(f.allowed_mask)
+            gap = f.name.endswith(FLAG) and f.name.removesuffix(FLAG) in space.names
+            choices = np.flatnonzero(np.ones(2) if gap and view.gaps else f.allowed_mask)
             x[np.arange(len(x)), np.array(columns)[rng.choice(choices, len(x))]] = 1.0
             continue
         low = f.lower if np.isfinite(f.lower) else -1.0
