@@ -128,7 +128,7 @@ class LeafSearch:
         lists, boxes = lists.only(alive, good), boxes[alive]
         state = BoxesAtWork(boxes, rows[alive], floor[alive], least[alive], lists)
         boxes = self._hull(boxes, lists)
-        full = np.logical_or.reduceat(boxes, self.begin, axis=1).all(1)
+        full = np.asarray(np.logical_or.reduceat(boxes, self.begin, axis=1).all(1))
         return replace(state, boxes=boxes).select(full)
 
     def _hull(self, boxes: np.ndarray, lists: LeafLists) -> np.ndarray:

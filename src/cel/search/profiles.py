@@ -108,7 +108,7 @@ def cell_ceilings(
     """
     offset = bits.boxes.offset
     several = np.add.reduceat(boxes, offset[:-1], axis=1, dtype=np.int64) > 1
-    open_ = several.any(0)
+    open_ = np.asarray(several.any(0))
     axes, steps, n = np.flatnonzero(open_), bits.steps, len(boxes)
     common: np.ndarray | None = None
     if len(axes) < len(open_):
