@@ -44,6 +44,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,12 @@ def tolerances():
     return found
 
 
+@cache
+def lines_of(path):
+    """Return the lines of a file of the tree."""
+    return (ROOT / path).read_text(encoding="utf8").splitlines()
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change: the characters `start` to `end` of a file become `text`."""
@@ -169,6 +176,11 @@ class Mutant:
     def name(self):
         """How it is listed when it is known to change nothing; line numbers would not last."""
         return f"{self.path} | {self.change}"
+
+    @property
+    def placed(self):
+        """Its name with the text of its line, for changes that a file has several of."""
+        return f"{self.name} @ {' '.join(lines_of(self.path)[self.line - 1].split())}"
 
 
 class Finder(ast.NodeVisitor):
@@ -755,8 +767,9 @@ def verdicts_in(folder, drawn):
     known, found = equivalent(), {}
     for m in drawn:
         verdict, by = told.get((m.name, m.line), (None, ""))
-        if verdict == "survived" and m.name in known:
-            verdict, by = "equivalent", known[m.name]
+        reason = known.get(m.name) or known.get(m.placed)
+        if verdict == "survived" and reason:
+            verdict, by = "equivalent", reason
         found[m] = (verdict, by) if verdict else None
     return found
 

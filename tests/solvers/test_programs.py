@@ -224,3 +224,12 @@ def test_few_demands_that_cannot_be_met_are_told():
     assert solved.tolist() == [False, True]
     torch.testing.assert_close(delta[1], torch.full((2,), 0.5).double())
     torch.testing.assert_close(dual[1], torch.ones(2).double())
+
+
+def test_programs_in_which_nothing_can_move_are_solved_where_they_are():
+    w, gap, low, _ = draw(n=6, c=2, d=3, seed=7)
+    still = torch.zeros_like(low)
+    full, lean = (nearest_all(w, gap, still, still, l1=0.1, lean=b) for b in (False, True))
+    assert (full.feasible == (gap <= 0).all(1)).all()
+    assert (lean.feasible == full.feasible).all()
+    assert (lean.delta == 0).all()

@@ -147,8 +147,8 @@ def test_lines_are_noted_for_the_tests_that_run_them(mutants, tmp_path):
 
 
 def test_known_equivalent_changes_still_exist(mutants):
-    names = {m.name for p in mutants.PACKAGES for f in mutants.files_of(p)
-             for m in mutants.mutants_of(p, f)}  # fmt: skip
+    names = {n for p in mutants.PACKAGES for f in mutants.files_of(p)
+             for m in mutants.mutants_of(p, f) for n in (m.name, m.placed)}  # fmt: skip
     assert [n for n in mutants.equivalent() if n not in names] == []
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cel.errors import ConfigError, DataError
-from cel.space import ChangeLimit, Feature, FeatureSpace
+from cel.space import ChangeLimit, Feature, FeatureSpace, Implication
 from cel.space.causal import Mechanism, StructuralModel, _order
 
 MIXED = (
@@ -181,3 +181,17 @@ def test_tensors_take_the_place_and_kind_of_others_and_arrays_stay_arrays():
     assert isinstance(told(torch.ones(2))["b"]["c"], torch.Tensor)
     with pytest.raises(DataError, match="labels must be plain values, not containers"):
         distinct(np.array([[1], {"a": 1}], dtype=object))
+
+
+def test_halfway_between_two_ranks_lies_neither():
+    """An implication speaks of ranks; a value between two of them has none."""
+    rank = Feature(
+        name="rank", kind="ordinal", columns=(0,), categories=("low", "high"), lower=0.0,
+        upper=1.0, step=1.0,
+    )  # fmt: skip
+    job = Feature(name="job", kind="categorical", columns=(1, 2), categories=("a", "b"))
+    rule = Implication(feature="rank", values=("high",), then_feature="job", then_values=("a",))
+    space = FeatureSpace((rank, job), (rule,))
+    x = torch.tensor([[0.0, 1.0, 0.0]]).repeat(3, 1)
+    moved = torch.tensor([[0.5, 0.0, 1.0], [0.75, 0.0, 1.0], [0.25, 0.0, 1.0]])
+    assert space.region(x).violations(moved)["relation"].tolist() == [0, 1, 0]
