@@ -17,6 +17,7 @@ import cel
 from cel.benchmark.collect import state_of, write_scores
 from cel.benchmark.estimate import largest_first
 from cel.benchmark.named import import_folders
+from cel.benchmark.placement import worth_a_gpu
 from cel.benchmark.plan import Cell, MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
 from cel.benchmark.shelf import Shelf
@@ -198,7 +199,8 @@ def run(
         address: of a dask scheduler; None starts a local cluster.
         shard: (i, n) to do every n-th block only.
         retry_failed: also try cells that failed or were skipped before.
-        device: "cpu" or "cuda", for training.
+        device: "cpu" or "cuda", for training and for the searches that it makes shorter
+            (`cel.benchmark.placement`).
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
         shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
@@ -222,7 +224,9 @@ def run(
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device.startswith("cuda") if stack is None else stack)
     first = stacks(plan, store) if together else []
+    there = worth_a_gpu(plan, device) if tasks else set()
     for task in [*first, *tasks]:
+        task.gpu = [key for key in task.cells if key in there]
         task.folders, task.shelf = folders, shared
         task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
     try:

@@ -10,25 +10,25 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import cel
 from cel.benchmark.apart import FORKS, Emit
+from cel.benchmark.folds import fold_of
+from cel.benchmark.gpu_places import gpu_place
 from cel.benchmark.keys import seed_of
 from cel.benchmark.metric_entries import metric_entries
 from cel.benchmark.plan import Block, Cell, MethodFacts, method_class, method_facts, target_of
-from cel.benchmark.printed_form import encoded_card, free_space
+from cel.benchmark.printed_form import free_space
 from cel.benchmark.recipes import autoencoder_recipe, density_recipe, predictor_recipe
 from cel.benchmark.row_scores import write_cell, write_rows
 from cel.benchmark.shelf import AUTOENCODER, JUDGE, Shelf, may_be_shared
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
-from cel.datasets.file_dataset import FileDataset
 from cel.errors import ConfigError
 from cel.paths import read_json
 from cel.protocols import Need, Task
@@ -41,21 +41,6 @@ if TYPE_CHECKING:
     from cel.models.inputs import FitRows
 
 __all__ = ["Workbench", "model_folder", "model_key", "model_stages"]
-
-
-@lru_cache(maxsize=2)
-def _dataset(name: str, binary: bool, encoding: str) -> Any:
-    from cel.datasets import load_dataset
-
-    dataset = load_dataset(name, binary=binary)
-    if encoding != "card" and isinstance(dataset, FileDataset):
-        dataset.card = encoded_card(dataset.card, encoding)
-    return dataset
-
-
-@lru_cache(maxsize=2)
-def _fold(name: str, binary: bool, encoding: str, fold: int, n_folds: int, seed: int) -> Any:
-    return _dataset(name, binary, encoding).fold(fold, n_folds, seed)
 
 
 def model_stages(suite: Suite) -> list[str]:
@@ -87,6 +72,7 @@ class Workbench:
         device: "cpu" or "cuda".
         facts: of the methods, as the plan knows them; by default those of their classes here.
         shelf: models that runs share, or None.
+        gpu: score keys of the cells that are explained on the device if it has a place free.
     """
 
     def __init__(
@@ -97,9 +83,10 @@ class Workbench:
         device: str = "cpu",
         facts: Mapping[str, MethodFacts] | None = None,
         shelf: Shelf | None = None,
+        gpu: Collection[str] = (),
     ) -> None:
         self.suite, self.block, self.store, self.device = suite, block, store, device
-        self.shelf = shelf
+        self.shelf, self.gpu = shelf, frozenset(gpu)
         self._facts = facts or {}
         self._made: dict[str, Any] = {}
 
@@ -108,8 +95,7 @@ class Workbench:
     @property
     def split(self) -> Any:
         """The fold."""
-        s, b = self.suite, self.block
-        return _fold(b.dataset, s.binary, s.encoding, b.fold, s.n_folds, s.seed)
+        return fold_of(self.suite, self.block)
 
     def predictor(self) -> Any:
         """The trained model that is explained."""
@@ -137,11 +123,11 @@ class Workbench:
         """Whether the model of a stage is at hand."""
         return stage in self._made
 
-    def _stored_model(self, stage: str) -> Any:
+    def _stored_model(self, stage: str, device: str = "cpu") -> Any:
         from cel.models import load_model
 
         folder = self.store.folder(model_folder(stage), self.key(stage))
-        return load_model(folder / "model.safetensors")
+        return load_model(folder / "model.safetensors", device=device)
 
     def train(self, stage: str) -> None:
         """Train and store the model of a stage."""
@@ -274,8 +260,15 @@ class Workbench:
             say: called with a `deadline` when the search begins, and with `altered` if the method
                 changed something that is not its own.
         """
+        if cell.score_key not in self.gpu or not FORKS:  # a worker itself must not touch a GPU
+            self._explain_on("cpu", cell, say)
+            return
+        with gpu_place(self.store.at("gpu"), self.device) as free:
+            self._explain_on(self.device if free else "cpu", cell, say)
+
+    def _explain_on(self, device: str, cell: Cell, say: Emit) -> None:
         limits = self.suite.limits
-        given, witness = self._given()
+        given, witness = self._given() if device == "cpu" else self._fresh_things(device)
         cls = self._class(cell)
         goal, rows = self._asked(target_of(self.suite, cls.scope))
         extra = {"gen_model": given["the density"]} if Need.DENSITY in cls.needs else {}
@@ -289,7 +282,8 @@ class Workbench:
             options["space"] = self.space
         codes = self.autoencoder_stage(cell)
         if codes is not None:
-            extra["autoencoder"] = self.model(codes) if FORKS else self._fresh(codes)
+            shared = FORKS and device == "cpu"
+            extra["autoencoder"] = self.model(codes) if shared else self._fresh(codes, device)
         method = cls(given["the model"], **(options | extra | dict(cell.method.params)))
         method.fit(given["the rows"])
         if codes is not None:  # what a method learns is its own time, whoever shares it
@@ -303,13 +297,14 @@ class Workbench:
         result = replace(result, source_ids=np.asarray(test.index)[rows])
         if changed := witness.changes():
             say({"event": "altered", "what": changed[:20]})
-        with self.store.writing("explain", cell.explain_key, self._cell_spec(cell)) as folder:
+        spec = self._cell_spec(cell) | ({} if device == "cpu" else {"device": device})
+        with self.store.writing("explain", cell.explain_key, spec) as folder:
             result.to_parquet(folder / "result.parquet")
 
-    def _fresh(self, stage: str) -> Any:
+    def _fresh(self, stage: str, device: str) -> Any:
         """A copy of a model that nobody else uses."""
         self.model(stage)
-        return self._stored_model(stage)
+        return self._stored_model(stage, device)
 
     def _spent(self, stage: str) -> tuple[float, float]:
         """Seconds that the training of a model took, by the clock and of computing."""
@@ -331,10 +326,14 @@ class Workbench:
         if "given" in self._made:
             known: tuple[dict[str, Any], Witness] = self._made["given"]
             return known
+        return self._fresh_things("cpu")
+
+    def _fresh_things(self, device: str) -> tuple[dict[str, Any], Witness]:
+        """What a method gets, in copies: rows as they are, models on a device."""
         given = {
             "the rows": copy.deepcopy(self.split),
-            "the model": self._fresh("predictor"),
-            "the density": self._fresh("density"),
+            "the model": self._fresh("predictor", device),
+            "the density": self._fresh("density", device),
         }
         return given, Witness(given)
 

@@ -24,6 +24,7 @@ class WorkItem:
     densities: list[str] = field(default_factory=list)  # the blocks of a stack, by density key
     folders: list[str] = field(default_factory=list)  # where `module:attribute` is looked up
     facts: dict[str, Any] = field(default_factory=dict)  # of the methods, as the plan knows them
+    gpu: list[str] = field(default_factory=list)  # of its cells, those explained on the device
     shelf: str | None = None  # folder of models that runs share
     version: str = cel.__version__  # a worker of another version refuses
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training

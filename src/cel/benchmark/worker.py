@@ -66,7 +66,7 @@ def work(
     Args:
         task: as made by `Task.plain`.
         store_path: folder of the store.
-        device: "cpu" or "cuda", for training.
+        device: "cpu" or "cuda", for training and for the searches that the task names.
         emit: called with every event.
         channel: descriptor of the event pipe, closed in the processes that run methods.
     """
@@ -97,7 +97,7 @@ def work(
     facts = {name: MethodFacts.from_dict(f) for name, f in task["facts"].items()}
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
     (block,) = make_plan(part, facts).blocks
-    bench = Workbench(suite, block, store, device, facts, shelf)
+    bench = Workbench(suite, block, store, device, facts, shelf, gpu=task.get("gpu", ()))
     seconds = suite.limits.train_s * len(model_stages(suite)) + suite.limits.grace_s
     emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
     for stage in model_stages(suite):

@@ -1,0 +1,49 @@
+"""Few processes share a GPU at once; the others stay on the CPU, so that no worker waits."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PLACES", "gpu_place"]
+
+PLACES = 4  # processes that explain on a device at once; more of them only take turns
+
+
+@contextmanager
+def gpu_place(folder: Path, device: str) -> Iterator[bool]:
+    """Hold one of the places of this machine on a device; tell whether one was free.
+
+    Args:
+        folder: where processes of the run leave their marks; a place is free again when its
+            process ends, however it ends.
+        device: such as "cuda" or "cuda:1".
+    """
+    folder.mkdir(exist_ok=True)
+    stem = f"{platform.node()}.{device.replace(':', '.')}"
+    held = None
+    try:
+        for number in range(PLACES):
+            held = _held(folder / f"{stem}.{number}")
+            if held is not None:
+                break
+        yield held is not None
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def _held(path: Path) -> int | None:
+    """Open and lock a file; None if another process has it."""
+    import fcntl  # not on every system; neither are forked workers, which alone come here
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
