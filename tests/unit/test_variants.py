@@ -22,7 +22,7 @@ PUBLISHED = {
     "dice": {"select": "first"},
     "cchvae": {"screened": False},
     "ppcef": {"solver": "gradient"},
-    "dicoflex": {"flow": "maf", "hidden": 16, "norms": (2.0,), "patience": 50, "epochs": 60},
+    "dicoflex": {"flow": "maf", "hidden": 16, "norms": (2.0,), "patience": 50, "epochs": 12},
     "revise": {"rounds": 1, "steps": 1000},
     "cem": {"pn_constraint": "two-sided", "threshold": "paper", "kappa": 0.2},
     "cegp": {"search": "c"},

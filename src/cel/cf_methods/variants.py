@@ -109,12 +109,12 @@ _ALL = [
     _published(
         "dicoflex",
         "draws from an autoregressive flow trained on rows and their nearest rows of the class",
-        "neighbours keep the constraints of their row; only valid draws are answers",
+        "neighbours keep their row's constraints; only valid draws are answers; twelve passes",
         flow="maf",
         hidden=16,
         norms=(2.0,),
         patience=50,
-        epochs=60,
+        epochs=12,
     ),
     _ours("dicoflex_coupling", "dicoflex", "a coupling flow, for three exponents of the distance"),
     _published(

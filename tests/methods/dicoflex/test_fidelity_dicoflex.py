@@ -6,7 +6,12 @@ import torch
 from scipy.stats import ks_2samp
 
 from cel.cf_methods.local_methods import DiCoFlex
-from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import draw_pairs, norm_distance
+from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import (
+    _powers,
+    column_weights,
+    draw_pairs,
+    norm_distance,
+)
 from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
@@ -251,3 +256,49 @@ def test_rows_without_any_neighbour_are_not_found():
     result = method.explain(rows[:5], 1)
     assert not result.found.any()
     assert "no training row" in str(result.logs)
+
+
+@pytest.mark.parametrize("kind", ["maf", "nsf", "realnvp"])
+def test_columns_in_turn_give_the_inverse_of_the_flow(kind):
+    from cel.cf_methods.local_methods.dicoflex.neighbour_flow import FLOWS
+    from cel.models.generative.flows.by_rank import inverse_by_rank
+
+    rng = np.random.default_rng(0)
+    x, context = rng.normal(size=(200, 5)), rng.normal(size=(200, 3))
+    x[:, 1] += x[:, 0] * context[:, 1]
+    flow = FLOWS[kind](transforms=3, hidden=16, epochs=3, noise=0.0).fit(x, context)
+    module, seen = flow.frozen(), torch.as_tensor(context).float()
+    z = torch.as_tensor(rng.normal(size=(200, 5))).float()
+    made = inverse_by_rank(module, z, seen)
+    assert torch.allclose(made, module.inverse(z, seen), atol=1e-4)
+    back, _ = module.transform(made, seen)
+    assert torch.allclose(back, z, atol=2e-3)
+
+
+def test_simple_exponents_are_the_formula():
+    """The quick powers of one exponent, and the general ones of several, agree."""
+    rng = np.random.default_rng(1)
+    delta = torch.as_tensor(rng.normal(size=(6, 4, 3))).float()
+    weight = torch.tensor([1.0, 0.5, 0.5])
+    for p in (0.5, 1.0, 2.0, 3.0):
+        norm = torch.full((6,), p)
+        mixed = torch.cat([norm, torch.tensor([0.7])])
+        general = norm_distance(torch.cat([delta, delta[:1]]), mixed, weight)[:6]
+        assert torch.allclose(norm_distance(delta, norm, weight), general, rtol=1e-5)
+
+
+def test_neighbours_are_the_nearest_by_the_formula(deviation):
+    """Products and columns one by one give the distances of the formula, categories included."""
+    rows, _, space = mixed_case(40)
+    x, pool = torch.as_tensor(rows[:12]), torch.as_tensor(rows[12:])
+    norm = torch.tensor([0.5, 1.0, 2.0, 0.7]).repeat(3)
+    weight = column_weights(space, x).repeat(12, 1)
+    weight[::2, 1], weight[3:, 4:7] = 0.0, 0.0
+    numeric = torch.as_tensor(space.numeric_columns)
+    delta, away = pool[None] - x[:, None], []
+    for some in (slice(0, 12), *(slice(i, i + 1) for i in range(12))):  # mixed and single p
+        found = _powers(x[some], pool, norm[some], weight[some], numeric)
+        away.append(found ** (1 / norm[some, None]))
+    formula = norm_distance(delta, norm, weight[:, None])
+    for some in (away[0], torch.cat(away[1:])):
+        deviation.absolute(some, formula, oracle="the formula", limit=1e-5)

@@ -58,6 +58,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         hidden: width of its hidden layers.
         epochs: most passes over the pairs.
         patience: epochs without improvement before training stops.
+        pair_batch: pairs per step of the training.
         **options: see `Options`.
 
     Reference: Furman, Movsum-zada, Marszalek, Zieba and Smieja, DiCoFlex: model-agnostic diverse
@@ -65,6 +66,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "dicoflex"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Furman et al., NeurIPS 2025, arXiv:2505.23700"
     _test_params: ClassVar[Mapping[str, Any]] = {
@@ -89,8 +91,9 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         flow: FlowKind = "realnvp",
         transforms: int = 8,
         hidden: int = 64,
-        epochs: int = 40,
-        patience: int = 10,
+        epochs: int = 8,
+        patience: int = 8,
+        pair_batch: int = 256,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
@@ -99,11 +102,11 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         self.confidence, self.pairs, self.draws = confidence, pairs, draws
         self.noise, self.category_noise, self.flow = noise, category_noise, flow
         self.transforms, self.hidden = transforms, hidden
-        self.epochs, self.patience = epochs, patience
+        self.epochs, self.patience, self.pair_batch = epochs, patience, pair_batch
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         at_least(self, 1, "samples", "total_CFs", "neighbours", "pairs", "draws")
-        at_least(self, 1, "transforms", "hidden", "epochs", "patience")
+        at_least(self, 1, "transforms", "hidden", "epochs", "patience", "pair_batch")
         check_positive(self, "norm", "noise", "category_noise")
         check_positive(self, "temperature", zero=True)
         check_shares(self, ("confidence",))
@@ -131,7 +134,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
                 self.space_, view.n_outputs, kind=self.flow, noise=self.noise,
                 category_noise=self.category_noise, seed=self.random_state,
                 transforms=self.transforms, hidden=self.hidden, epochs=self.epochs,
-                patience=self.patience,
+                patience=self.patience, batch_size=self.pair_batch,
             ).fit(pairs)  # fmt: skip
 
     @torch.no_grad()

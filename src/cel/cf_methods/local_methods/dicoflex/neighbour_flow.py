@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import NeighbourPairs
 from cel.models.generative import MaskedAutoregressiveFlow, NeuralSplineFlow, RealNVP
+from cel.models.generative.flows.by_rank import inverse_by_rank
 from cel.space import FeatureSpace
 
 __all__ = ["FlowKind", "NeighbourFlow"]
@@ -69,9 +70,10 @@ class NeighbourFlow:
         return self
 
     def _raw(self, x: Tensor, target: Tensor, fixed: Tensor, norm: Tensor) -> Tensor:
-        """Return (n, 2 d + K + 1): the row, the class, what is fixed, and the norm."""
+        """Return (n, d + K + F + 1): the row, the class, which features are fixed, the norm."""
         wanted = torch.nn.functional.one_hot(target, self.classes).to(x)
-        return torch.cat([x, wanted, fixed.to(x), norm[:, None].to(x).log2()], 1)
+        first = torch.tensor([f.columns[0] for f in self.space], device=x.device)
+        return torch.cat([x, wanted, fixed[:, first].to(x), norm[:, None].to(x).log2()], 1)
 
     def _context(self, raw: Tensor) -> Tensor:
         units = (raw - self.loc_.to(raw)) / self.spread_.to(raw)
@@ -94,7 +96,7 @@ class NeighbourFlow:
         context = self._context(self._raw(x, target, fixed, norm)).float()
         many = context.repeat_interleave(s, 0)
         module: Any = self.flow_.frozen()
-        change: Tensor = module.inverse(latent.reshape(n * s, d).float(), many).to(x)
+        change = inverse_by_rank(module, latent.reshape(n * s, d).float(), many).to(x)
         return x[:, None] + change.reshape(n, s, d)
 
     def log_prob(

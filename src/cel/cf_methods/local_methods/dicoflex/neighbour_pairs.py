@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,8 +18,11 @@ from cel.space.region import Region
 __all__ = ["NeighbourPairs", "Wishes", "column_weights", "draw_pairs", "norm_distance"]
 
 FROZEN = 0.3  # chance of a feature to be frozen, in every other wish
-VALUES = 2**23  # entries of one block of differences
+VALUES = 2**18  # distances of one block: they stay in the cache
 POOL = 4_000  # rows of a class that are looked at
+QUICK: dict[float, Callable[[Tensor], Tensor]] = {
+    0.5: torch.sqrt, 1.0: torch.abs, 2.0: torch.square,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +77,15 @@ def norm_distance(delta: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     tensor([5.])
     """
     p = norm.reshape(-1, *(1,) * (delta.ndim - 1))
-    return ((delta.abs() ** p) * weight).sum(-1) ** (1 / p[..., 0])
+    return (_raised(delta.abs(), p) * weight).sum(-1) ** (1 / p[..., 0])
+
+
+def _raised(size: Tensor, p: Tensor) -> Tensor:
+    """Return sizes to the power of p; powers that are the same for all, and simple, are quick."""
+    first = float(p.flatten()[0]) if p.numel() else 1.0
+    if first not in QUICK or not bool((p == first).all()):
+        return size**p
+    return QUICK[first](size)
 
 
 def draw_pairs(
@@ -155,18 +167,20 @@ def _placed(
     """Return wishes that have neighbours, each `draws` times, and what was drawn for them."""
     d, near = pool.shape[1], min(2 * neighbours, len(pool))
     weight = torch.where(wishes.region.fixed, 0.0, column_weights(wishes.region.space, pool))
-    size = max(1, VALUES // (len(pool) * d))
+    size = max(1, VALUES // len(pool))
+    numeric = torch.as_tensor(wishes.region.space.numeric_columns, device=pool.device)
     goals, kept = [], []
-    for part in torch.split(torch.arange(len(wishes), device=pool.device), size):
-        x = wishes.x[part]
-        away = norm_distance(pool[None] - x[:, None], wishes.norm[part], weight[part][:, None])
+    order = wishes.norm.argsort(stable=True)  # one exponent after the other
+    for part in torch.split(order, size):
+        away = _powers(wishes.x[part], pool, wishes.norm[part], weight[part], numeric)
         index = away.topk(near, dim=1, largest=False, sorted=True).indices
         row = part.repeat_interleave(near)
         place = wishes.region.select(row).snap(pool[index].flatten(0, 1))
         ok = model.margin(place, wishes.target[row]) >= MARGIN
         goals.append(place.reshape(len(part), near, d))
         kept.append(ok.reshape(len(part), near))
-    goal, ok = torch.cat(goals), torch.cat(kept)
+    back = order.argsort()
+    goal, ok = torch.cat(goals)[back], torch.cat(kept)[back]
     # Accepted ones first, nearest first; then one of the first `neighbours` of them is drawn.
     first = (~ok).to(torch.int8).argsort(dim=1, stable=True)
     have = ok.sum(1).clamp(max=neighbours)
@@ -176,6 +190,30 @@ def _placed(
     picked = goal.gather(1, chosen[..., None].expand(-1, -1, d))
     rows = (have > 0).nonzero()[:, 0].repeat_interleave(draws)
     return _select(wishes, rows), picked[have > 0].flatten(0, 1)
+
+
+def _powers(x: Tensor, pool: Tensor, norm: Tensor, weight: Tensor, numeric: Tensor) -> Tensor:
+    """Return the p-th powers (a, m) of the distances between rows (a, d) and a pool (m, d).
+
+    Categories are zeros and ones, and |0 - 1|^p is 1 for every p: products count them. Numbers
+    are taken one column after the other.
+
+    Args:
+        x: rows.
+        pool: the pool.
+        norm: (a,) exponents p.
+        weight: (a, d) weights of the columns.
+        numeric: columns of numbers.
+    """
+    named = torch.ones_like(weight[0], dtype=torch.bool).index_fill_(0, numeric, value=False)
+    w, of_pool = weight[:, named], pool[:, named]
+    wx = w * x[:, named]
+    out = torch.addmm(wx.sum(1, keepdim=True), w - 2 * wx, of_pool.T)
+    p = norm[:, None]
+    for j in numeric.tolist():
+        gap = (pool[None, :, j] - x[:, j : j + 1]).abs_()
+        out.addcmul_(_raised(gap, p), weight[:, j : j + 1])
+    return out
 
 
 def _select(wishes: Wishes, rows: Tensor) -> Wishes:

@@ -70,6 +70,7 @@ class Flow(nn.Module):
         )
         self.n_features = degrees.shape[1]
         self.passes = 1 if coupling else self.n_features
+        self.order = None if coupling else degrees.argsort(1).tolist()  # ranks 1..d, a transform
         moving = (degrees == 2)[:, None, None, :] if coupling else None
         self.register_buffer("moving", None if moving is None else moving.float())
         self.register_buffer("loc", torch.zeros(1, self.n_features))
@@ -101,7 +102,7 @@ class Flow(nn.Module):
         """Return the latent numbers (..., n, d) and log |det dz/dx| (..., n)."""
         z = (x - self.loc) / self.scale
         slopes = -self.scale.log().expand_as(z)
-        context = self._context(context)
+        context = self.standard_context(context)
         step = self.bijection.fused if self.training else self.bijection.forward
         for t, weights in enumerate(self.net.weights()):
             z, slope = step(z, self._params(z, context, weights, t))
@@ -116,7 +117,7 @@ class Flow(nn.Module):
         """Return the rows (n, d) whose latent numbers are `z`."""
         if self.log_scale is not None:
             z = z * (-3 * torch.tanh(self.log_scale / 3)).exp()
-        context = self._context(context)
+        context = self.standard_context(context)
         for t, weights in reversed(list(enumerate(self.net.weights()))):
             x = z
             for _ in range(self.passes):
@@ -129,7 +130,8 @@ class Flow(nn.Module):
         z = draw_latent((n, self.n_features), self.tail, generator).to(self.loc)
         return self.inverse(z, context)
 
-    def _context(self, context: Tensor | None) -> Tensor | None:
+    def standard_context(self, context: Tensor | None) -> Tensor | None:
+        """Return the context (..., n, c) in units of the training rows."""
         return None if context is None else (context - self.context_loc) / self.context_scale
 
     def _params(
