@@ -47,7 +47,7 @@ class _LogDensity(torch.autograd.Function):
 def _value_and_slope(flow: Flow, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return log-densities (n,) and their gradients (n, d)."""
     assert isinstance(flow.bijection, Affine)
-    limit, given = flow.bijection.limit, flow._context(context)
+    limit, given = flow.bijection.limit, flow.standard_context(context)
     z, trail = (x - flow.loc) / flow.scale, []
     value = -flow.scale.log().sum().expand(len(x))
     for weights in flow.net.weights():
