@@ -139,3 +139,12 @@ def test_multipliers_prove_emptiness_by_the_sum_of_supports():
     assert programs("l1", offsets=-1.5).proved_empty(one, 0 * pull).tolist() == [False]
     low = programs("l1", offsets=-1.5, lower=torch.tensor([[-1.5, -9.0]]).double())
     assert low.proved_empty(one, 0 * pull).tolist() == [False]  # they touch
+
+
+def test_the_end_of_similar_programs_is_a_better_start():
+    first = solve_programs(programs("l1", offsets=0.5))
+    near = programs("l1", offsets=0.49)
+    cold, warm = solve_programs(near), solve_programs(near, start=first.x, warm=first.splitting)
+    assert warm.iterations < cold.iterations
+    assert (warm.status == SOLVED).all()
+    torch.testing.assert_close(warm.x, cold.x, atol=1e-4, rtol=0)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from cel.search.budget import Budget
 from cel.search.steppers import soft_threshold
-from cel.solvers.ellipsoid import Ellipsoids
+from cel.solvers.ellipsoid import CLOSE, Ellipsoids
 
-__all__ = ["Programs", "Solution", "solve_programs"]
+__all__ = ["Programs", "Solution", "Splitting", "solve_programs"]
 
 UNDECIDED, SOLVED, INFEASIBLE = 0, 1, 2
 _CHECK = 25  # iterations between looks at the residuals
@@ -102,15 +102,19 @@ class Programs:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Points (p, d) and what is known about them: 0 undecided, 1 solved, 2 proved infeasible."""
+    """Points (p, d) and what is known about them: 0 undecided, 1 solved, 2 proved infeasible.
+
+    `splitting` is where the iteration stood, for similar programs to go on from.
+    """
 
     x: Tensor
     status: Tensor
     iterations: int = 0
+    splitting: Splitting | None = None
 
 
 @dataclass
-class _Splitting:
+class Splitting:
     """Copies of the variables and their scaled multipliers; first axis: programs."""
 
     z: Tensor
@@ -122,8 +126,18 @@ class _Splitting:
     before: Tensor
     primal: Tensor
 
-    def select(self, rows: Tensor) -> _Splitting:
-        return _Splitting(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+    def select(self, rows: Tensor) -> Splitting:
+        """Return the state of some programs."""
+        return Splitting(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def put(self, rows: Tensor, other: Splitting) -> None:
+        """Take over, in place, the state of these programs."""
+        for f in fields(self):
+            getattr(self, f.name)[rows] = getattr(other, f.name)
+
+    def at(self, x: Tensor) -> Splitting:
+        """Return the same multipliers with other points (p, d)."""
+        return replace(self, z=x.clone(), before=x, primal=torch.full_like(self.t, torch.inf))
 
 
 def solve_programs(
@@ -133,6 +147,8 @@ def solve_programs(
     tolerance: float = 1e-6,
     max_iter: int = 3000,
     rho: float | None = None,
+    close: float = CLOSE,
+    warm: Splitting | None = None,
     budget: Budget | None = None,
 ) -> Solution:
     """Solve all programs by consensus ADMM (Boyd et al., 2011), one copy per set.
@@ -148,6 +164,8 @@ def solve_programs(
         max_iter: iterations after which programs stay undecided.
         rho: first penalty; by default 100 for L1 and 10 for L2, in units where features are of
             order one.
+        close: relative error of the radius to which points are projected onto ellipsoids.
+        warm: the end of similar programs, whose multipliers and step sizes are a better start.
         budget: ends the search early.
     """
     if rho is None:
@@ -155,11 +173,12 @@ def solve_programs(
     x = (programs.origin if start is None else start).clone()
     status = torch.zeros(len(programs), dtype=torch.int8, device=x.device)
     rows = torch.arange(len(programs), device=x.device)
-    live, state = programs, _first_state(programs, x, rho)
+    state = _first_state(programs, x, rho) if warm is None else warm.at(x)
+    live, ends = programs, state.select(rows)
     iteration = 0
     while len(rows) and iteration < max_iter and not (budget is not None and budget.expired):
-        for _ in range(_CHECK):
-            _iterate(live, state)
+        for left in range(_CHECK, 0, -1):
+            _iterate(live, state, close=close, told=left == 1)
         iteration += _CHECK
         gap = state.primal
         drift = (
@@ -172,14 +191,15 @@ def solve_programs(
         if iteration < _ADAPT_UNTIL:
             _balance(state, gap, drift)
         keep = (~(solved | empty)).nonzero()[:, 0]
+        ends.put(rows, state)
         if len(keep) < len(rows):
             rows, live, state = rows[keep], live.select(keep), state.select(keep)
-    return Solution(x, status, iteration)
+    return Solution(x, status, iteration, ends)
 
 
-def _first_state(programs: Programs, x: Tensor, rho: float) -> _Splitting:
+def _first_state(programs: Programs, x: Tensor, rho: float) -> Splitting:
     zero = torch.zeros_like(x)
-    return _Splitting(
+    return Splitting(
         z=x.clone(),
         u_cost=zero,
         u_plane=torch.zeros_like(programs.normals),
@@ -191,8 +211,8 @@ def _first_state(programs: Programs, x: Tensor, rho: float) -> _Splitting:
     )
 
 
-def _iterate(programs: Programs, s: _Splitting) -> None:
-    """Move all copies, then their mean, then the multipliers."""
+def _iterate(programs: Programs, s: Splitting, *, close: float, told: bool) -> None:
+    """Move all copies, then their mean, then the multipliers; `told` asks for the residuals."""
     v = s.z - s.u_cost
     if programs.norm == "l1":
         step = programs.weight / s.rho[:, None]
@@ -204,11 +224,12 @@ def _iterate(programs: Programs, s: _Splitting) -> None:
     size = programs.normals.square().sum(-1).clamp(min=1e-300)
     over = ((programs.normals * v_plane).sum(-1) - programs.offsets).clamp(min=0) / size
     plane = v_plane - over[..., None] * programs.normals
-    ball, s.t = programs.ellipsoids.project(s.z - s.u_ball, programs.which, s.t)
-    gaps = torch.stack([(cost - s.z).norm(dim=-1), (ball - s.z).norm(dim=-1)], -1)
-    s.primal = gaps.amax(-1)
-    if plane.shape[1]:
-        s.primal = torch.maximum(s.primal, (plane - s.z[:, None, :]).norm(dim=-1).amax(-1))
+    ball, s.t = programs.ellipsoids.project(s.z - s.u_ball, programs.which, s.t, close)
+    if told:
+        gaps = torch.stack([(cost - s.z).norm(dim=-1), (ball - s.z).norm(dim=-1)], -1)
+        s.primal = gaps.amax(-1)
+        if plane.shape[1]:
+            s.primal = torch.maximum(s.primal, (plane - s.z[:, None, :]).norm(dim=-1).amax(-1))
     cost, ball = (_RELAX * y + (1 - _RELAX) * s.z for y in (cost, ball))
     plane = _RELAX * plane + (1 - _RELAX) * s.z[:, None, :]
     total = cost + s.u_cost + ball + s.u_ball + (plane + s.u_plane).sum(1)
@@ -218,14 +239,14 @@ def _iterate(programs: Programs, s: _Splitting) -> None:
     s.u_ball = s.u_ball + ball - s.z
 
 
-def _no_point(programs: Programs, s: _Splitting) -> Tensor:
+def _no_point(programs: Programs, s: Splitting) -> Tensor:
     """Read a proof of infeasibility off the multipliers, if there is one."""
     size = programs.normals.square().sum(-1).clamp(min=1e-300)
     push = (-(s.u_plane * programs.normals).sum(-1) / size).clamp(min=0)
     return programs.proved_empty(push, -s.u_ball)
 
 
-def _balance(s: _Splitting, primal: Tensor, dual: Tensor) -> None:
+def _balance(s: Splitting, primal: Tensor, dual: Tensor) -> None:
     """Double or halve the step size where one residual is far ahead of the other."""
     factor = torch.where(primal > 5 * dual, 2.0, torch.where(dual > 5 * primal, 0.5, 1.0))
     s.rho = s.rho * factor

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-__all__ = ["Ellipsoids"]
+from cel.search.memo import LastOf
+
+__all__ = ["CLOSE", "Ellipsoids"]
 
 _NEWTON = 60
-_CLOSE = 1e-13
+CLOSE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,11 @@ class Ellipsoids:
         return (v * self.mean[which]).sum(-1) + width
 
     def project(
-        self, v: Tensor, which: Tensor, start: Tensor | None = None
+        self,
+        v: Tensor,
+        which: Tensor,
+        start: Tensor | None = None,
+        close: float = CLOSE,
     ) -> tuple[Tensor, Tensor]:
         """Return (projections (n, d), multipliers (n,)).
 
@@ -74,6 +81,7 @@ class Ellipsoids:
             v: (n, d) points.
             which: (n,) ellipsoid of each point; sorted indices are faster.
             start: (n,) multipliers of a nearby projection.
+            close: relative error of the radius at which points have arrived.
         """
         e, r = self.precision[which], self.radius[which]
         y = self._turn(v - self.mean[which], which, back=False)
@@ -86,7 +94,7 @@ class Ellipsoids:
             total = terms.sum(-1)
             slope = (terms * e * scale).sum(-1)
             gap = (total / r).sqrt() - 1
-            if bool((~outside | (gap.abs() < _CLOSE)).all()):
+            if bool((~outside | (gap.abs() < close)).all()):
                 break
             t = torch.where(outside, (t + total * gap / slope.clamp(min=1e-300)).clamp(min=0), t)
         t = torch.where(outside, t, torch.zeros_like(t))
@@ -94,18 +102,28 @@ class Ellipsoids:
         moved = self.mean[which] + self._turn(shrunk, which, back=True)
         return torch.where(outside[:, None], moved, v), t
 
-    def _turn(self, x: Tensor, which: Tensor, *, back: bool) -> Tensor:
-        """Rotate points into the axes of their ellipsoids, or back."""
-        out = torch.empty_like(x)
+    @cached_property
+    def _parts(self) -> LastOf[list[tuple[int, slice | Tensor]]]:
+        """(n,) ellipsoids -> (ellipsoid, its points) of every ellipsoid that has some."""
+        return LastOf(self._divide)
+
+    def _divide(self, which: Tensor) -> list[tuple[int, slice | Tensor]]:
         sizes = torch.bincount(which, minlength=len(self)).tolist()
         sorted_ = bool((which[1:] >= which[:-1]).all())
         order = None if sorted_ else which.argsort(stable=True)
+        out: list[tuple[int, slice | Tensor]] = []
         begin = 0
         for j, size in enumerate(sizes):
+            part = slice(begin, begin + size)
             if size:
-                part = slice(begin, begin + size)
-                here = part if order is None else order[part]
-                axes = self.vectors[j]
-                out[here] = x[here] @ (axes.T if back else axes)
+                out.append((j, part if order is None else order[part]))
             begin += size
+        return out
+
+    def _turn(self, x: Tensor, which: Tensor, *, back: bool) -> Tensor:
+        """Rotate points into the axes of their ellipsoids, or back."""
+        out = torch.empty_like(x)
+        for j, here in self._parts(which):
+            axes = self.vectors[j]
+            out[here] = x[here] @ (axes.T if back else axes)
         return out

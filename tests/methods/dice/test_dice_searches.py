@@ -10,6 +10,7 @@ from cel.cf_methods.local_methods.dice.dpp import (
     _SetProblem,
     diversity_of,
 )
+from cel.cf_methods.local_methods.dice.sampling import _schedule
 from cel.cf_methods.query import Query
 from cel.cf_methods.view import CHUNK_ROWS, ModelView
 from cel.search import Budget, LastOf, RowStreams
@@ -113,3 +114,15 @@ def test_scores_in_chunks_are_the_scores():
     model = Counting(problem.model)
     torch.testing.assert_close(ModelView(model).scores(x), problem.model.logits(x))
     assert model.rows == len(x)
+
+
+@pytest.mark.parametrize(("k", "first"), [(1, 4), (10, 40), (50, 200), (100, 200)])
+def test_every_copy_is_asked_about_once_a_round_and_few_at_first(k, first):
+    steps = _schedule(1000, 4, k)
+    assert [(r, part.stop) for r, part in steps[:2]] == [(1, first), (2, first)]
+    for number in (1, 2, 3, 4):
+        copies = [i for r, part in steps if r == number for i in range(part.start, part.stop)]
+        assert copies == list(range(1000))
+    sizes = [part.stop - part.start for r, part in steps if r == 1]
+    assert max(sizes) <= 200
+    assert sizes[:3] == [min(200, first * 2**i) for i in range(3)]

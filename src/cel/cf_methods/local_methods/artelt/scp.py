@@ -13,7 +13,7 @@ from cel.cf_methods.local_methods.artelt.programs import (
     rivals,
 )
 from cel.search import bisect_to_boundary
-from cel.solvers.admm import INFEASIBLE, solve_programs
+from cel.solvers.admm import INFEASIBLE, Splitting, solve_programs
 
 __all__ = ["sequential"]
 
@@ -22,8 +22,10 @@ _ROUNDS = 10
 _TRUST, _SMALLEST = 0.1, 1e-3
 _GAIN = 1e-5
 _SLACK = 1e-5  # relative, of ellipsoids: less than answers may use, so that rounding does not hurt
-_CLOSE, _ITERATIONS = 1e-4, 50  # of a program whose end is only a step
-_EXACT, _LAST, _NEARBY = 1e-5, 300, 0.02  # of the last program of a row, and its trust region
+_CLOSE, _ITERATIONS = 1e-4, 25  # of a program whose end is only a step
+_EXACT, _LAST, _NEARBY = 1e-5, 100, 0.02  # of the last program of a row, and its trust region
+_SEARCH = 300  # iterations of programs that look for a dense point
+_INSIDE = 1e-9  # of a radius, to which points are projected onto ellipsoids
 
 
 def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
@@ -43,20 +45,26 @@ def sequential(setting: Setting, rows: Tensor, core: dict[int, Tensor]) -> tuple
     more, empty = _dense_points(setting, left)
     extra = _best_starts(setting, *more)
     start, rows, which = (torch.cat(t) for t in zip((start, found, which), extra, strict=True))
+    order = which.argsort(stable=True)  # programs of one component side by side are faster
+    start, rows, which = start[order], rows[order], which[order]
+    state: Splitting | None = None
     x = start.clone()
     trust = torch.full((len(rows), 1), _TRUST, dtype=torch.float64, device=x.device)
     for _ in range(_ROUNDS):
         live = (trust[:, 0] > _SMALLEST).nonzero()[:, 0]
         if not len(live) or setting.query.budget.expired:
             break
-        moved, whole = _round(setting, x[live], rows[live], which[live], trust[live])
+        given = x[live], rows[live], which[live], trust[live]
+        moved, whole, state = _round(setting, *given, live, state)
         gain = setting.theta(x[live], rows[live]) - setting.theta(moved, rows[live])
         better = gain > _GAIN
         x[live[better]] = moved[better]
         grow = torch.where(whole & better, 2.0, 0.4)[:, None]
         trust[live] = torch.where(better[:, None] | ~whole[:, None], trust[live] * grow, 0.0)
     if len(rows) and not setting.query.budget.expired:
-        moved, _ = _round(setting, x, rows, which, trust.clamp(min=_NEARBY), exact=True)
+        given = x, rows, which, trust.clamp(min=_NEARBY)
+        every = torch.arange(len(rows), device=rows.device)
+        moved, _, _ = _round(setting, *given, every, state, exact=True)
         better = setting.theta(moved, rows) < setting.theta(x, rows)
         x = torch.where(better[:, None], moved, x)
     answer, cost = finish(setting, setting.numbers(x), rows, which)
@@ -78,7 +86,7 @@ def _dense_points(setting: Setting, rows: Tensor) -> tuple[tuple[Tensor, Tensor,
     )
     programs = make_programs(setting, source, which, none, none[..., 0])
     budget = setting.query.budget
-    solution = solve_programs(programs, tolerance=1e-5, max_iter=500, budget=budget)
+    solution = solve_programs(programs, tolerance=1e-5, max_iter=500, close=_INSIDE, budget=budget)
     use = (solution.status != INFEASIBLE).nonzero()[:, 0]
     possible = torch.zeros(len(setting.home), dtype=torch.bool, device=rows.device)
     possible[source[use]] = True
@@ -143,9 +151,20 @@ def _feasible(setting: Setting, x: Tensor, rows: Tensor, which: Tensor) -> Tenso
 
 
 def _round(
-    setting: Setting, x: Tensor, rows: Tensor, which: Tensor, trust: Tensor, *, exact: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return (better feasible points (a, d), whether the program's own solution was feasible)."""
+    setting: Setting,
+    x: Tensor,
+    rows: Tensor,
+    which: Tensor,
+    trust: Tensor,
+    at: Tensor,
+    state: Splitting | None,
+    *,
+    exact: bool = False,
+) -> tuple[Tensor, Tensor, Splitting | None]:
+    """Return better feasible points (a, d), whether they solve their programs, and the state.
+
+    `state` holds the multipliers of the last round, and `at` (a,) the places of these rows in it.
+    """
     normals, offsets = _linearised(setting, x, rows)
     programs = make_programs(setting, rows, which, normals, offsets)
     numbers = setting.numbers(x)
@@ -155,8 +174,14 @@ def _round(
         start=numbers,
         tolerance=_EXACT if exact else _CLOSE,
         max_iter=_LAST if exact else _ITERATIONS,
+        close=_INSIDE,
+        warm=None if state is None else state.select(at),
         budget=setting.query.budget,
     )
+    if state is None:
+        state = solution.splitting
+    elif solution.splitting is not None:
+        state.put(at, solution.splitting)
     wanted = setting.rows_with(solution.x, rows)
     whole = _feasible(setting, wanted, rows, which)
 
@@ -164,7 +189,7 @@ def _round(
         return y, _feasible(setting, y, rows[members], which[members])
 
     reached = bisect_to_boundary(wanted, x, ~whole, accept, steps=6)
-    return torch.where(whole[:, None], wanted, reached), whole
+    return torch.where(whole[:, None], wanted, reached), whole, state
 
 
 def _linearised(setting: Setting, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

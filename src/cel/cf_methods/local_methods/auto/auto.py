@@ -41,7 +41,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "auto"
-    version: ClassVar[int] = 2  # that of `exact_tree` and of rows with missing numbers
+    version: ClassVar[int] = 3
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TRAIN_ROWS})
     supports = frozenset(Support)

@@ -66,7 +66,7 @@ class DiCE(LocalMixin, BaseCounterfactualMethod):
 
     name: ClassVar[str] = "dice"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.PROBABILITIES})
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     reference: ClassVar[str] = "Mothilal et al., FAT* 2020, arXiv:1905.07697"
     _test_params: ClassVar[Mapping[str, Any]] = {"total_CFs": 10, "samples": 200}
 

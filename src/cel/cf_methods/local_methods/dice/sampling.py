@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -12,7 +14,8 @@ from cel.search.streams import RowStreams, row_keys
 __all__ = ["Sampler", "random_sets", "unique_first"]
 
 _NONE = torch.iinfo(torch.int64).max
-_BLOCK = 200  # copies tried before a row asks for more
+_BLOCK = 200  # copies tried at most before a row asks for more
+_FIRST = 4  # copies tried at first for every row that is wanted
 _PART = 4096  # points judged at a time: small enough for the cache
 _DRAWS = 2  # draws of a stream used by one round
 
@@ -42,10 +45,9 @@ def random_sets(query: Query, *, k: int, samples: int, seed: int) -> Tensor:
     keys = torch.full((n, k), _NONE, device=query.x.device)
     kept = torch.full((n, k, d), torch.nan, device=query.x.device)
     rows = (sampler.count > 0).nonzero()[:, 0]
-    for step, (number, start) in enumerate(_schedule(samples, len(query.region.space))):
+    for step, (number, part) in enumerate(_schedule(samples, len(query.region.space), k)):
         if not len(rows) or query.budget.expired:
             break
-        part = slice(start, min(start + _BLOCK, samples))
         stream = RowStreams(query.rng.keys[rows], query.rng.draw + _DRAWS * step)
         x = sampler.change_one(copies[rows, part], rows, stream)
         copies[rows, part] = x
@@ -59,11 +61,18 @@ def random_sets(query: Query, *, k: int, samples: int, seed: int) -> Tensor:
     return torch.where((keys == _NONE)[..., None], torch.full_like(kept, torch.nan), kept)
 
 
-def _schedule(samples: int, features: int) -> list[tuple[int, int]]:
-    """Return (round, first copy) of every step: two rounds per block, then round by round."""
-    starts = range(0, samples, _BLOCK)
-    opening = [(r, s) for s in starts for r in (1, 2)]
-    return opening + [(r, s) for r in range(3, features + 1) for s in starts]
+def _schedule(samples: int, features: int, k: int) -> list[tuple[int, slice]]:
+    """Return (round, copies) of every step: two rounds per block, then round by round.
+
+    Few copies at first, twice as many in each further block: most rows need few.
+    """
+    ends, size = [0], min(_BLOCK, _FIRST * k)
+    while ends[-1] < samples:
+        ends.append(min(ends[-1] + size, samples))
+        size = min(_BLOCK, 2 * size)
+    opening = [(r, slice(a, b)) for a, b in pairwise(ends) for r in (1, 2)]
+    whole = [slice(a, min(a + _BLOCK, samples)) for a in range(0, samples, _BLOCK)]
+    return opening + [(r, part) for r in range(3, features + 1) for part in whole]
 
 
 def _judge(query: Query, x: Tensor, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
