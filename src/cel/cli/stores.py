@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,6 @@ from cel.errors import ConfigError, StoreError
 from cel.paths import replacing, write_text
 from cel.registry import did_you_mean
 from cel.text import csv_table
-
-if TYPE_CHECKING:
-    from cel.benchmark import Plan, Store, Suite
 
 __all__ = ["clean", "export", "merge", "status"]
 
@@ -84,63 +81,14 @@ def merge(
     as_json: bool = JSON,
 ) -> None:
     """Bring shards or partial runs of one suite into one."""
-    from cel.benchmark import Store
-    from cel.benchmark.collect import write_scores
-    from cel.benchmark.plan import make_plan
-    from cel.benchmark.preflight import check_folder
+    from cel.benchmark.join_runs import join_runs
 
-    runs = [_opened(path, out) for path in dict.fromkeys(sources)]
-    if (out / "store.json").exists() and (out / "suite.json").exists():
-        runs.insert(0, _opened(out, None))
-    check_folder(out)
-    suite, facts = _together(runs)
-    target = Store(out)
-    counts: dict[str, int] = {}
-    for source, store, _ in runs:
-        if source != out:
-            counts[str(source)] = target.merge(store)
-    plan = make_plan(suite, facts)
-    target.write_json("suite.json", suite.to_dict())
-    target.write_json("methods.json", {name: f.to_dict() for name, f in plan.facts.items()})
-    if target.read_json("environment.json") is None:
-        target.write_json("environment.json", runs[0][1].read_json("environment.json"))
-    write_scores(target, plan)
+    plan, counts = join_runs(sources, out)
     if as_json:
         print_json({"out": str(out), "cells": len(plan.cells), "copied": counts})
         return
     for name, count in counts.items():
         notes().print(f"{name}: {count} entries copied", markup=False)
-
-
-def _opened(path: Path, out: Path | None) -> tuple[Path, Store, Plan]:
-    from cel.benchmark import open_run
-
-    if out is not None and path.resolve() == out.resolve():
-        raise ConfigError(f"{path} is both what is merged and where it goes; choose another --out")
-    store, plan = open_run(path)
-    return path, store, plan
-
-
-def _together(runs: list[tuple[Path, Store, Plan]]) -> tuple[Suite, dict[str, Any]]:
-    """Return the suite of which all runs are parts, and what is known of its methods."""
-    first, _, plan = runs[0]
-    suite, facts = plan.suite, dict(plan.facts)
-    for path, _, other in runs[1:]:
-        if name := suite.differs(other.suite):
-            raise ConfigError(
-                f"{path} is a run of another suite than {first}: {name} is "
-                f"{getattr(other.suite, name)!r} and {getattr(suite, name)!r}"
-            )
-        known = {m.label: m for m in suite.methods}
-        changed = [m for m in other.suite.methods if known.get(m.label, m) != m]
-        for group in ("classifiers", "regressors"):
-            mine, theirs = getattr(suite, group), getattr(other.suite, group)
-            changed += [m for m in theirs if m in mine and dict(theirs[m]) != dict(mine[m])]
-        if changed:
-            label = getattr(changed[0], "label", changed[0])
-            raise ConfigError(f"{path}: {label!r} has other settings than in {first}")
-        suite, facts = other.suite.joined(suite), {**facts, **other.facts}
-    return suite, facts
 
 
 def export(
