@@ -35,6 +35,7 @@ RUN = {  # options of `cel run smoke`: words of the answer
     "device-empty": ("--device= ", "device"),
     "device-cuda": ("--device cuda", "no CUDA device"),
     "device-number": ("--device cuda:x", "cuda:x"),
+    "gpu-search": ("--gpu-search", "add --device cuda"),
     "jobs-0": ("-j 0", "at least one worker"),
     "jobs-negative": ("-j -3", "at least one worker"),
     "jobs-word": ("-j many", "--jobs"),

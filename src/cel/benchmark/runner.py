@@ -183,6 +183,7 @@ def run(
     retry_failed: bool = False,
     device: str = "cpu",
     stack: bool | None = None,
+    gpu_search: bool = False,
     shelf: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
@@ -199,9 +200,10 @@ def run(
         address: of a dask scheduler; None starts a local cluster.
         shard: (i, n) to do every n-th block only.
         retry_failed: also try cells that failed or were skipped before.
-        device: "cpu" or "cuda", for training and for the searches that it makes shorter
-            (`cel.benchmark.placement`).
+        device: "cpu" or "cuda", for training.
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
+        gpu_search: also explain on a CUDA device where that is faster
+            (`cel.benchmark.placement`). Times of such cells are those of the device.
         shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
     """
@@ -224,7 +226,7 @@ def run(
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device.startswith("cuda") if stack is None else stack)
     first = stacks(plan, store) if together else []
-    there = worth_a_gpu(plan, device) if tasks else set()
+    there = worth_a_gpu(plan) if gpu_search and device.startswith("cuda") else set()
     for task in [*first, *tasks]:
         task.gpu = [key for key in task.cells if key in there]
         task.folders, task.shelf = folders, shared

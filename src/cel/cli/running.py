@@ -69,6 +69,9 @@ def run(
     stack: Annotated[
         bool | None, typer.Option(help="Train the folds of a dataset together; default: on CUDA.")
     ] = None,
+    gpu_search: Annotated[
+        bool, typer.Option("--gpu-search", help="Explain on CUDA, too, where that is faster.")
+    ] = False,
     store: Annotated[
         Path | None,
         typer.Option(
@@ -110,6 +113,8 @@ def run(
         "jobs": jobs, "engine": engine, "address": address, "shard": part, "device": device,
     }  # fmt: skip
     preflight(plan, where, **options)
+    if gpu_search and not device.startswith("cuda"):
+        raise ConfigError(f"--gpu-search needs a GPU, the device is {device}; add --device cuda")
     if alone and store is not None:
         raise ConfigError(f"--alone shares no models, --store {store} does; leave one of them out")
     shelf = None if alone else store or default_shelf()
@@ -120,7 +125,7 @@ def run(
     if not allow_failures:
         check_datasets(plan)
     _note_strangers(suite, spec)
-    more = {"retry_failed": retry_failed, "stack": stack, "shelf": shelf}
+    more = {"retry_failed": retry_failed, "stack": stack, "gpu_search": gpu_search, "shelf": shelf}
     summary = _compute(spec, where, {**options, **more})
     failed = _end(where, summary, as_json)
     if failed and not allow_failures:
