@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 import cel
+from cel.space.distances import mad_scale
 
 BETA = 0.05  # of treecf: what a changed column costs
 
@@ -37,6 +38,18 @@ class Problem:
     def encoder(self):
         """What encodes rows for the measures."""
         return cel.wrap(lambda rows: None, self.train, classes=[0, 1])
+
+    @cached_property
+    def units(self):
+        """What one unit of the cost is, in the units of each column; 1 for labels."""
+        pipeline, space = self.encoder.pipeline_, self.encoder.space_
+        x = pipeline.transform(self.train)
+        scale = mad_scale(x, space)
+        out = dict.fromkeys(self.labels, 1.0)
+        for n in self.numbers:
+            raw, column = self.train[n].to_numpy(float), space[n].columns[0]
+            out[n] = float(scale[column] * np.ptp(raw) / np.ptp(x[:, column]))
+        return out
 
     @property
     def labels(self):
@@ -73,23 +86,37 @@ def scattered(problem, rows, codes, seconds):
     return out, seconds
 
 
-def treecf_side(problem, rows, limit, backend):
+def treecf_side(problem, rows, limit, backend, budget_s=2.0):
+    """treecf with the same units, and the same rules in its own words.
+
+    It has no order of labels: a label that may only rise is restricted, row by row, to the codes
+    from its own one on, by one explainer for each. A step of such a label costs it 1, like any
+    other change of a label; the measures count its ranks.
+    """
     import treecf
 
     rules = [treecf.Freeze(n) for n in problem.immutable]
     rules += [treecf.Monotone(n, "increase") for n in problem.increasing if n in problem.numbers]
     rules += [treecf.Range(n, lo, hi) for n, (lo, hi) in (problem.ranges or {}).items()]
-    explainer = treecf.Explainer(
-        problem.model, background=problem.codes(problem.train), constraints=rules,
-        value_policy=dict.fromkeys(problem.numbers, "integer"),
-    )  # fmt: skip
+    rising = [n for n in problem.increasing if n in problem.labels]
+    asked, names = problem.codes(rows.iloc[:limit]), list(problem.train)
+    own = asked[:, [names.index(n) for n in rising]].astype(int)
+    explainers = {}
+    for levels in map(tuple, np.unique(own, axis=0)):
+        more = [
+            treecf.AllowedCategories(n, list(range(k, len(problem.train[n].cat.categories))))
+            for n, k in zip(rising, levels, strict=True)
+        ]
+        explainers[levels] = treecf.Explainer(
+            problem.model, background=problem.codes(problem.train), constraints=rules + more,
+            value_policy=dict.fromkeys(problem.numbers, "integer"), normalizers=problem.units,
+        )  # fmt: skip
     target = treecf.Target.probability(range=(0.5 + 1e-4, 1.0))
-    asked = problem.codes(rows.iloc[:limit])
     started = time.process_time()
     answers = [
-        explainer.explain(r, target, backend=backend, sparsity_weight=BETA, seed=0,
-                          time_budget_s=2.0)
-        for r in asked
+        explainers[tuple(k)].explain(r, target, backend=backend, sparsity_weight=BETA, seed=0,
+                                     time_budget_s=budget_s)
+        for r, k in zip(asked, own, strict=True)
     ]  # fmt: skip
     seconds = time.process_time() - started
     out = np.full(asked.shape, np.nan)

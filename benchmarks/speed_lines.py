@@ -1,4 +1,4 @@
-"""Speed of the robust, latent, population and causal methods beside what was asked of them.
+"""Speed of the instance, robust, latent, population and causal methods beside what was asked.
 
     CEL_DATA=... python benchmarks/speed_lines.py [--methods roar,geco_quick,...] [--write]
 
@@ -51,6 +51,10 @@ class Line:
 LINES = [
     Line("wachter_exact"),
     Line("dice_genetic", rows=500),
+    Line("nice", asked=2000),
+    Line("nearest", asked=5000),
+    Line("face", asked=3000),
+    Line("growing_spheres", rows=300, asked=200),
     Line("roar", "lr free", asked=20000),
     Line("roar", "lr", asked=20000),
     Line("roar", asked=1500),

@@ -29,7 +29,7 @@ def two_bounds(
     *,
     nodes: int,
     expired: Callable[[], bool],
-    width: tuple[int, int] = (16, 32),
+    width: tuple[int, int] = (48, 32),
 ) -> SearchProof:
     """Return the cheapest points and proved bounds of all rows.
 
