@@ -41,14 +41,17 @@ class Problem:
 
     @cached_property
     def units(self):
-        """What one unit of the cost is, in the units of each column; 1 for labels."""
+        """What one unit of the cost is in the codes of each column that has an order."""
         pipeline, space = self.encoder.pipeline_, self.encoder.space_
-        x = pipeline.transform(self.train)
-        scale = mad_scale(x, space)
-        out = dict.fromkeys(self.labels, 1.0)
-        for n in self.numbers:
-            raw, column = self.train[n].to_numpy(float), space[n].columns[0]
-            out[n] = float(scale[column] * np.ptp(raw) / np.ptp(x[:, column]))
+        x, codes = pipeline.transform(self.train), self.codes(self.train)
+        scale, out = mad_scale(x, space), {}
+        for j, n in enumerate(self.train):
+            columns = space[n].columns
+            if len(columns) == 1:
+                own = x[:, columns[0]]
+                out[n] = float(scale[columns[0]] * np.ptp(codes[:, j]) / np.ptp(own))
+            else:
+                out[n] = 1.0
         return out
 
     @property
@@ -89,18 +92,26 @@ def scattered(problem, rows, codes, seconds):
 def treecf_side(problem, rows, limit, backend, budget_s=2.0):
     """treecf with the same units, and the same rules in its own words.
 
-    It has no order of labels: a label that may only rise is restricted, row by row, to the codes
-    from its own one on, by one explainer for each. A step of such a label costs it 1, like any
-    other change of a label; the measures count its ranks.
+    Labels that the model takes as numbers (LightGBM does so with ordered ones) are numbers for
+    it, too. The others have no order there: one that may only rise is restricted, row by row, to
+    the codes from its own one on, by one explainer for each; a step of it costs it 1, like any
+    change of a label, where the measures count its ranks.
     """
     import treecf
 
+    background, names = problem.codes(problem.train), list(problem.train)
+    try:
+        read = treecf.Explainer(problem.model, background=background)
+    except treecf.TreecfError as error:
+        raise NotImplementedError(str(error)) from error
+    labels = {names[j] for j in read.ir.categorical}
     rules = [treecf.Freeze(n) for n in problem.immutable]
-    rules += [treecf.Monotone(n, "increase") for n in problem.increasing if n in problem.numbers]
+    rules += [treecf.Monotone(n, "increase") for n in problem.increasing if n not in labels]
     rules += [treecf.Range(n, lo, hi) for n, (lo, hi) in (problem.ranges or {}).items()]
-    rising = [n for n in problem.increasing if n in problem.labels]
-    asked, names = problem.codes(rows.iloc[:limit]), list(problem.train)
+    rising = [n for n in problem.increasing if n in labels]
+    asked = problem.codes(rows.iloc[:limit])
     own = asked[:, [names.index(n) for n in rising]].astype(int)
+    units = {n: 1.0 if n in labels else problem.units[n] for n in names}
     explainers = {}
     for levels in map(tuple, np.unique(own, axis=0)):
         more = [
@@ -108,8 +119,8 @@ def treecf_side(problem, rows, limit, backend, budget_s=2.0):
             for n, k in zip(rising, levels, strict=True)
         ]
         explainers[levels] = treecf.Explainer(
-            problem.model, background=problem.codes(problem.train), constraints=rules + more,
-            value_policy=dict.fromkeys(problem.numbers, "integer"), normalizers=problem.units,
+            problem.model, background=background, constraints=rules + more, normalizers=units,
+            value_policy={n: "integer" for n in names if n not in labels},
         )  # fmt: skip
     target = treecf.Target.probability(range=(0.5 + 1e-4, 1.0))
     started = time.process_time()
