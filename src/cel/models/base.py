@@ -17,11 +17,10 @@ writes `_build(n_in, n_out) -> nn.Module`; the rest is inherited:
 from __future__ import annotations
 
 from cel.models.densities import GenerativePytorchMixin
-from cel.models.estimator import PytorchBase
+from cel.models.estimator import PytorchBase, TrainOptions
 from cel.models.mixins import ClassifierPytorchMixin, RegressionPytorchMixin
 from cel.models.names import MODELS
 from cel.models.storage import load_model
-from cel.models.train_options import TrainOptions
 
 __all__ = [
     "MODELS",

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from cel.errors import DataError
 from cel.models.estimator import PytorchBase
-from cel.models.inputs import FitRows
-from cel.models.targets import flat_labels, value_matrix
+from cel.models.inputs import FitRows, flat_labels, value_matrix
 from cel.models.training.schedule import FLOW_PRESETS
 from cel.protocols import Task
 

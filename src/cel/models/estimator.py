@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,23 @@ from cel.preprocessing import Encoded
 from cel.registry import did_you_mean
 from cel.space import FeatureSpace
 
-__all__ = ["PytorchBase"]
+__all__ = ["PytorchBase", "TrainOptions"]
 
 ROWS_AT_ONCE = 65_536
+
+
+class TrainOptions(TypedDict, total=False):
+    """Constructor arguments that every model takes."""
+
+    random_state: int
+    device: str
+    preset: Literal["default", "paper"]
+    epochs: int | None
+    patience: int | None
+    batch_size: int | None
+    lr: float | None
+    time_limit: float | None
+    progress: bool
 
 
 class PytorchBase(Parameters, Encoded, ABC):

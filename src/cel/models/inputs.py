@@ -15,7 +15,15 @@ from cel.errors import ConfigError, DataError, MissingInputError
 from cel.preprocessing import Encoding, PreprocessingPipeline, infer_space
 from cel.space import FeatureSpace, Target
 
-__all__ = ["FitRows", "as_matrix", "read_rows", "resolve_device", "validation_cut"]
+__all__ = [
+    "FitRows",
+    "as_matrix",
+    "flat_labels",
+    "read_rows",
+    "resolve_device",
+    "validation_cut",
+    "value_matrix",
+]
 
 VALIDATION_SHARE = 0.15
 FEWEST_ROWS_TO_CUT = 20
@@ -215,3 +223,24 @@ def _loader_columns(loader: DataLoader[Any]) -> tuple[Any, ...]:
     if not batches:
         raise DataError("the loader has no rows")
     return tuple(torch.cat(column) for column in zip(*batches, strict=True))
+
+
+def flat_labels(y: np.ndarray) -> np.ndarray:
+    """Return class labels as (n,)."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"class labels must be of shape (n,), got {y.shape}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise DataError("a class label is not a number")
+    return y
+
+
+def value_matrix(y: np.ndarray) -> Tensor:
+    """Return finite values as float32 (n, m)."""
+    if y.dtype.kind not in "fiub":
+        raise DataError(f"values of dtype {y.dtype} are not numbers")
+    values = torch.from_numpy(np.array(y, dtype=np.float32).reshape(len(y), -1))
+    if not bool(values.isfinite().all()):
+        raise DataError("y holds a value that is not finite")
+    return values

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from cel.errors import DataError, UnsupportedError
 from cel.models.estimator import PytorchBase
-from cel.models.inputs import FitRows
-from cel.models.targets import flat_labels, value_matrix
+from cel.models.inputs import FitRows, flat_labels, value_matrix
 from cel.models.training.schedule import REGRESSOR_PRESETS
 from cel.protocols import Task
 from cel.registry import did_you_mean

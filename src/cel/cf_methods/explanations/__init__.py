@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from cel.cf_methods.explanations.base import ExplanationMethod
 from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
-from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
+from cel.cf_methods.explanations.edits import BinCost, Edits, Price, predict_edits, settle
 from cel.cf_methods.explanations.units import GlobalExplanation, Unit
 from cel.cf_methods.explanations.wording import Term, Wording
 
 __all__ = [
     "Applied",
+    "BinCost",
     "Cohort",
     "Edits",
     "ExplanationMethod",

@@ -19,7 +19,7 @@ from cel.cf_methods.explanations.cohort import (
     infeasible_reason,
     some_rows,
 )
-from cel.cf_methods.explanations.edits import Price
+from cel.cf_methods.explanations.edits import BinCost
 from cel.cf_methods.explanations.units import GlobalExplanation
 from cel.cf_methods.explanations.wording import Wording
 from cel.cf_methods.prepare import Prepared, prepare
@@ -184,8 +184,8 @@ class ExplanationMethod(BaseCounterfactualMethod):
         if target.is_floating_point():
             target = target.to(x.dtype)
         train = TrainRows(x=self.train_.x.to(device), y=self.train_.y.to(device))
-        price = Price.of(self.space_, train.x)
-        arrays = (a.cpu().numpy() for a in (price.low, price.high, train.x[0]))
+        bin_cost = BinCost.of(self.space_, train.x)
+        arrays = (a.cpu().numpy() for a in (bin_cost.low, bin_cost.high, train.x[0]))
         return Cohort(
             query=Query(
                 x=x,
@@ -197,7 +197,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
             ),
             train=train,
             hit=self._hits(key, train),
-            price=price,
+            bin_cost=bin_cost,
             wording=Wording(self.space_, self.pipeline_, *arrays),
             rng=rng,
             key=key,
@@ -212,7 +212,7 @@ class ExplanationMethod(BaseCounterfactualMethod):
         have = ~done.x.isnan().any(1)
         valid = have.clone()
         valid[have] = query.model.margin(done.x[have], query.target[have]) >= MARGIN
-        cost = problem.price(query.x[valid], done.x[valid])
+        cost = problem.bin_cost(query.x[valid], done.x[valid])
         return replace(
             made,
             coverage=float(have.double().mean()),

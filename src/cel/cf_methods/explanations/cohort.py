@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cel.cf_methods.explanations.edits import Price
+from cel.cf_methods.explanations.edits import BinCost
 from cel.cf_methods.explanations.units import Unit
 from cel.cf_methods.explanations.wording import Wording
 from cel.cf_methods.query import Query, TrainRows
@@ -29,7 +29,7 @@ class Cohort:
         query: the affected rows in random order, with their targets and regions.
         train: all training rows with the model's predictions.
         hit: (m,) bool, training rows that have the target outcome.
-        price: cost in bins.
+        bin_cost: cost in bins.
         wording: decodes values.
         rng: the source of all random choices.
         key: what the explanation is filed under.
@@ -38,7 +38,7 @@ class Cohort:
     query: Query
     train: TrainRows
     hit: Tensor
-    price: Price
+    bin_cost: BinCost
     wording: Wording
     rng: np.random.Generator
     key: int
@@ -47,6 +47,11 @@ class Cohort:
     def space(self) -> FeatureSpace:
         """The encoded features."""
         return self.query.region.space
+
+    @property
+    def price(self) -> BinCost:
+        """The earlier name of `bin_cost`."""
+        return self.bin_cost
 
     def unit_id(self, number: int) -> int:
         """Return the id of the unit with a number; ids of different targets never collide."""
@@ -96,6 +101,6 @@ def infeasible_reason(problem: Cohort) -> str | None:
     """Return why nothing can be learned, or None."""
     if not len(problem.query):
         return "no row needs an explanation: the model gives the target to every row"
-    if not problem.price.movable.any():
+    if not problem.bin_cost.movable.any():
         return "no feature can change: all are immutable or constant in the training rows"
     return None

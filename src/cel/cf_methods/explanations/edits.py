@@ -14,7 +14,7 @@ from cel.space import FeatureSpace
 from cel.space.region import Region
 from cel.space.rules import Rules
 
-__all__ = ["BINS", "Edits", "Price", "Tried", "edit_margins", "predict_edits", "settle"]
+__all__ = ["BINS", "BinCost", "Edits", "Price", "Tried", "edit_margins", "predict_edits", "settle"]
 
 BINS = 10  # a numeric feature's training range is this many units of cost
 CHUNK_ROWS = 200_000
@@ -22,7 +22,7 @@ CHUNK_VALUES = 2**23
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Price:
+class BinCost:
     """Cost in bins: sum |x' - x| / (range / 10) over numbers, plus 1 per changed category.
 
     The range is that of the training rows. Features that are constant there cost as if their range
@@ -41,7 +41,7 @@ class Price:
     high: Tensor
 
     @classmethod
-    def of(cls, space: FeatureSpace, x: Tensor) -> Price:
+    def of(cls, space: FeatureSpace, x: Tensor) -> BinCost:
         """Learn the ranges from training rows (m, d)."""
         low, high = x.amin(0), x.amax(0)
         width = (high - low).cpu().numpy().astype(np.float64)
@@ -65,6 +65,9 @@ class Price:
     def largest(self) -> float:
         """Cost of moving every movable feature from end to end."""
         return float(BINS * max(int(self.movable.sum()), 1))
+
+
+Price = BinCost  # its earlier name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,18 +108,18 @@ class Edits:
 
 
 def settle(
-    x: Tensor, region: Region, price: Price | None = None, *, outward: bool = True
+    x: Tensor, region: Region, bin_cost: BinCost | None = None, *, outward: bool = True
 ) -> Tensor:
     """Bring points (..., n, d) with hard categories into the region of their rows.
 
-    Numbers are clipped to the row's bounds and, if a price is given, to the training range. Grid
+    Numbers are clipped to the row's bounds and, if a cost is given, to the training range. Grid
     values are rounded away from the row, so that an edit does at least what it says; or to the
     nearest one, for searches that see the rounded points.
     """
     low, high = region.lower, region.upper
-    if price is not None:
-        low = torch.maximum(low, torch.minimum(price.low, region.origin))
-        high = torch.minimum(high, torch.maximum(price.high, region.origin))
+    if bin_cost is not None:
+        low = torch.maximum(low, torch.minimum(bin_cost.low, region.origin))
+        high = torch.minimum(high, torch.maximum(bin_cost.high, region.origin))
     out = torch.minimum(torch.maximum(x, low), high)
     grid = (region.layout.step > 0).nonzero()[:, 0]
     if len(grid):
@@ -180,7 +183,12 @@ def edit_margins(points: Tensor, query: Query) -> Tensor:
 
 
 def predict_edits(
-    query: Query, edits: Edits, price: Price, *, clip: bool = True, chunk_rows: int = CHUNK_ROWS
+    query: Query,
+    edits: Edits,
+    bin_cost: BinCost,
+    *,
+    clip: bool = True,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> Tried:
     """Apply every edit to every row of the query and ask the model, in chunks.
 
@@ -200,8 +208,8 @@ def predict_edits(
                 return Tried(margin=margin, cost=cost)
             some = slice(start, start + size)
             points = settle(
-                edits.select(some).all_pairs(piece.x), piece.region, price if clip else None
+                edits.select(some).all_pairs(piece.x), piece.region, bin_cost if clip else None
             )
             margin[some, part] = edit_margins(points, piece)
-            cost[some, part] = price(piece.x, points)
+            cost[some, part] = bin_cost(piece.x, points)
     return Tried(margin=margin, cost=cost)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from cel.errors import ConfigError
 from cel.models.classifiers import MLPClassifier
+from cel.models.estimator import TrainOptions
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
 from cel.models.regressors import MLPRegressor
-from cel.models.train_options import TrainOptions
 from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Predictor, Task
 from cel.space import FeatureSpace

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from cel.errors import ConfigError
-from cel.models.affine_logits import LinearMixin
 from cel.models.base import ClassifierPytorchMixin, PytorchBase, TrainOptions
 from cel.models.classifiers._newton import minimise
+from cel.models.known_layers import LinearMixin
 from cel.models.layers import Linear
 from cel.models.training.jobs import Job, Outcome
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cel.models.base import ClassifierPytorchMixin, PytorchBase
-from cel.models.relu_network import Perceptron
+from cel.models.known_layers import Perceptron
 
 __all__ = ["MLPClassifier"]
 

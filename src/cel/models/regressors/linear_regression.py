@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from cel.errors import ConfigError
-from cel.models.affine_logits import LinearMixin
 from cel.models.base import PytorchBase, RegressionPytorchMixin, TrainOptions
+from cel.models.known_layers import LinearMixin
 from cel.models.layers import Linear
 from cel.models.training.jobs import Job, Outcome
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from cel.models.base import PytorchBase, RegressionPytorchMixin
+from cel.models.known_layers import Perceptron
 from cel.models.layers import Network
-from cel.models.relu_network import Perceptron
 
 __all__ = ["MLPRegressor"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.cf_methods.base import GlobalMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
 from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
-from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
+from cel.cf_methods.explanations.edits import BinCost, Edits, predict_edits, settle
 from cel.cf_methods.explanations.predicates import Item, all_hold
 from cel.cf_methods.global_methods.ares.comparisons import feature_costs
 from cel.cf_methods.global_methods.ares.rule_list import RuleSet, learn_rules
@@ -30,7 +30,7 @@ __all__ = ["AReS"]
 class _Learnt:
     conditions: tuple[tuple[Item, ...], ...]
     edits: Edits
-    price: Price
+    bin_cost: BinCost
 
 
 class AReS(GlobalMixin, ExplanationMethod):
@@ -141,12 +141,12 @@ class AReS(GlobalMixin, ExplanationMethod):
         found: RuleSet = learn_rules(self, problem)
         if not found.units:
             return Learned(reason=found.reason, budget_hit=bool(found.cut), logs=found.logs)
-        state = _Learnt(conditions=found.conditions, edits=found.edits, price=problem.price)
+        state = _Learnt(conditions=found.conditions, edits=found.edits, bin_cost=problem.bin_cost)
         return Learned(units=found.units, state=state, budget_hit=bool(found.cut), logs=found.logs)
 
     def _apply(self, state: _Learnt, query: Query) -> Applied:
         matches = self._matches(state, query)
-        tried = predict_edits(query, state.edits, state.price)
+        tried = predict_edits(query, state.edits, state.bin_cost)
         number = torch.arange(len(state.edits), device=query.x.device, dtype=query.x.dtype)
         # Rules are in order of worth: the first that matches is the answer without an oracle.
         rank = torch.where(matches, number[:, None] + 1e6, torch.inf)
@@ -156,7 +156,7 @@ class AReS(GlobalMixin, ExplanationMethod):
         best, unit = rank.min(0)
         unit = torch.where(best.isfinite(), unit, -1)
         points = state.edits.select(unit.clamp(min=0)).one_each(query.x)
-        x = settle(points[None], query.region, state.price)[0]
+        x = settle(points[None], query.region, state.bin_cost)[0]
         x = torch.where((unit >= 0)[:, None], x, torch.nan)
         return Applied(x=x, unit=unit, matches=matches.sum(0))
 

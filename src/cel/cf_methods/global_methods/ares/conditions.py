@@ -124,7 +124,7 @@ def then_items(problem: Cohort, bins: int, limit: int) -> tuple[list[Then], bool
     movable features take part. When there are too many, features whose distribution differs most
     between target rows and affected rows come first.
     """
-    space, movable = problem.space, problem.price.movable
+    space, movable = problem.space, problem.bin_cost.movable
     x, hit = problem.train.x.cpu().numpy(), problem.hit.cpu().numpy()
     groups: list[tuple[float, list[Then]]] = []
     contrast = _contrast(problem, x[hit])
@@ -163,7 +163,7 @@ def _contrast(problem: Cohort, target_rows: np.ndarray) -> np.ndarray:
         return np.zeros(len(space))
     gap = target_rows.mean(0) - problem.query.x.cpu().numpy().mean(0)
     out = np.zeros(len(space))
-    np.add.at(out, space.owner, np.abs(gap) * problem.price.scale.cpu().numpy())
+    np.add.at(out, space.owner, np.abs(gap) * problem.bin_cost.scale.cpu().numpy())
     return out
 
 

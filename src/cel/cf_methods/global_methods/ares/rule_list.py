@@ -190,13 +190,13 @@ def rule_objective(
         )
     l1, l2, l3, l4 = settings.weights or (1.0, 1.0, 1.0, 1.0)
     touched = feature_costs(problem.space, settings.feature_costs, settings.comparisons)
-    price = np.array([sum(touched[t.feature] for t in s) for s in changes.sets])
+    effort = np.array([sum(touched[t.feature] for t in s) for s in changes.sets])
     covered = count(triples.covered)
     change = _mean_cost(triples, cost, covered)
     wrong = covered - count(triples.right)
-    own = -l1 * wrong - l3 * price[triples.change] - l4 * change
+    own = -l1 * wrong - l3 * effort[triples.change] - l4 * change
     size = settings.max_rules * settings.max_width
-    top = l1 * n * settings.max_rules + (l3 * touched.max() + l4 * problem.price.largest) * size
+    top = l1 * n * settings.max_rules + (l3 * touched.max() + l4 * problem.bin_cost.largest) * size
 
     def cover(which: np.ndarray) -> np.ndarray:
         return np.asarray(l2 * unpack(triples.covered[which], n).astype(np.float64))

@@ -105,7 +105,7 @@ def beam_search(problem: Cohort, items: Sequence[Then], beam: Beam) -> tuple[lis
         if not fresh:
             break
         edits = set_edits(fresh, problem.space, query.x)
-        tried.append(predict_edits(query, edits, problem.price))
+        tried.append(predict_edits(query, edits, problem.bin_cost))
         helped = torch.cat([t.flips for t in tried]).any(0)
         rows = (~helped).nonzero()[:, 0][: beam.rows]
         if len(rows) <= 0.01 * len(query) or query.budget.expired:
@@ -124,9 +124,9 @@ def _one_beam(query: Query, problem: Cohort, items: Sequence[Then], beam: Beam) 
     for size in range(1, beam.largest + 1):
         if not level:
             break
-        tried = predict_edits(query, set_edits(level, problem.space, query.x), problem.price)
+        tried = predict_edits(query, set_edits(level, problem.space, query.x), problem.bin_cost)
         soft = tried.margin.mean(1)
-        worth = (tried.flips * (1 - tried.cost / problem.price.largest).clamp(min=0)).mean(1)
+        worth = (tried.flips * (1 - tried.cost / problem.bin_cost.largest).clamp(min=0)).mean(1)
         best = _best(soft, worth, beam.width)
         kept += [level[i] for i in best]
         if size == 1:
@@ -236,7 +236,7 @@ def shifted_changes(
                 middle = float(np.quantile(inside, 0.5, method="inverted_cdf"))
                 edits.fixed[row, column] = False
                 edits.shift[row, column] = then.value - middle
-    tried = predict_edits(problem.query, edits, problem.price)
+    tried = predict_edits(problem.query, edits, problem.bin_cost)
     return Changes(
         sets=[s for s, _ in pairs], edits=edits, tried=tried, inner=[c for _, c in pairs]
     )

@@ -38,7 +38,7 @@ def choose_directions(
     for rows, scalars in (SCREEN, FINAL):
         part = problem.query.select(problem.sample(rows))
         cost = row_costs(kept, part, problem, scalars=scalars, clip=clip, magnitude=magnitude)
-        worth = (1 - cost / problem.price.largest).clamp(min=0)
+        worth = (1 - cost / problem.bin_cost.largest).clamp(min=0)
         if magnitude is not None:
             worth = worth + cost.isfinite().to(worth)
         if rows == SCREEN[0]:
@@ -58,8 +58,8 @@ def row_costs(
 ) -> Tensor:
     """Return the cost (D, n) of the first scalar that works on a coarse grid, inf if none does."""
     n, d = query.x.shape
-    bounds = problem.price if clip else None
-    grid = directions.grid(problem.price, scalars, clip)
+    bounds = problem.bin_cost if clip else None
+    grid = directions.grid(problem.bin_cost, scalars, clip)
     if magnitude is not None:
         grid = torch.full_like(grid[:, :1], magnitude)
     cost = torch.full((len(directions), n), torch.inf, dtype=query.x.dtype, device=query.x.device)
@@ -73,8 +73,8 @@ def row_costs(
                 break
             points = part.settled(query.region, k[:, None].expand(-1, n), bounds, leaving)
             _, ok = reach(points, query)
-            price = torch.where(ok, problem.price(query.x, points), torch.inf)
-            best = torch.where(best.isinf(), price, best)
+            paid = torch.where(ok, problem.bin_cost(query.x, points), torch.inf)
+            best = torch.where(best.isinf(), paid, best)
         cost[some] = best
     return cost
 

@@ -24,7 +24,7 @@ def random_directions(problem: Cohort, count: int, n_features: int, power: float
     direction lean on few features.
     """
     space, rng = problem.space, problem.rng
-    movable = np.flatnonzero(problem.price.movable)
+    movable = np.flatnonzero(problem.bin_cost.movable)
     order = rng.random((count, len(movable))).argsort(1)[:, :n_features]
     chosen = np.zeros((count, len(space)), dtype=bool)
     np.put_along_axis(chosen, movable[order], True, axis=1)
@@ -32,7 +32,7 @@ def random_directions(problem: Cohort, count: int, n_features: int, power: float
     sign = np.ones((count, space.width))
     numeric = space.numeric_columns
     sign[:, numeric] = rng.choice([-1.0, 1.0], (count, len(numeric)))
-    scale = problem.price.scale
+    scale = problem.bin_cost.scale
     drawn = np.where(chosen[:, space.owner], size * sign, 0.0)
     return torch.as_tensor(drawn).to(scale) / scale
 
@@ -56,9 +56,9 @@ def candidate_directions(
         found = [*_from_neighbours(problem, nearby), *_from_gradient(problem)]
         parts += [_with_truncations(d, problem) for d in found]
     everything = feasible_part(torch.cat(parts), problem)
-    cost = everything.abs() @ problem.price.scale
+    cost = everything.abs() @ problem.bin_cost.scale
     everything = everything[cost > 1e-9] / cost[cost > 1e-9][:, None]
-    rounded = (everything * problem.price.scale * 1e4).round().cpu().numpy()
+    rounded = (everything * problem.bin_cost.scale * 1e4).round().cpu().numpy()
     _, first = np.unique(rounded, axis=0, return_index=True)
     return everything[torch.as_tensor(np.sort(first), device=everything.device)]
 
@@ -66,7 +66,7 @@ def candidate_directions(
 def feasible_part(delta: Tensor, problem: Cohort) -> Tensor:
     """Remove what may not move: fixed features and forbidden signs."""
     space = problem.space
-    movable = torch.as_tensor(problem.price.movable[space.owner], device=delta.device)
+    movable = torch.as_tensor(problem.bin_cost.movable[space.owner], device=delta.device)
     lay = problem.query.region.layout
     delta = torch.where(movable, delta, 0)
     delta = torch.where(lay.up, delta.clamp(min=0), delta)
@@ -78,7 +78,7 @@ def _from_neighbours(problem: Cohort, nearby: int) -> list[Tensor]:
     donors = problem.train.x[problem.hit]
     if not len(donors):
         return []
-    x, scale = problem.query.x, problem.price.scale
+    x, scale = problem.query.x, problem.bin_cost.scale
     if len(donors) > DONORS:
         donors = donors[torch.as_tensor(problem.rng.choice(len(donors), DONORS, replace=False))]
     mean = donors.mean(0, keepdim=True) - x.mean(0, keepdim=True)
@@ -98,7 +98,7 @@ def _from_gradient(problem: Cohort, rows: int = 256) -> list[Tensor]:
         margin = query.model.margin_of(query.model.logits(x), part.target)
         (grad,) = torch.autograd.grad(margin.sum(), x)
     mean = torch.nan_to_num(grad).mean(0, keepdim=True)
-    steep = mean / problem.price.scale.square()
+    steep = mean / problem.bin_cost.scale.square()
     return [mean, -mean, steep, -steep]
 
 
@@ -107,7 +107,7 @@ def _with_truncations(delta: Tensor, problem: Cohort) -> Tensor:
     space: FeatureSpace = problem.space
     delta = feasible_part(delta, problem)
     owner = torch.as_tensor(space.owner, device=delta.device)
-    share = by_feature(delta.abs() * problem.price.scale, owner, len(space))
+    share = by_feature(delta.abs() * problem.bin_cost.scale, owner, len(space))
     rank = share.argsort(dim=1, descending=True, stable=True).argsort(dim=1)[:, owner]
     cuts = [m for m in TRUNCATIONS if m < len(space)]
     return torch.cat([delta, *(torch.where(rank < m, delta, 0) for m in cuts)])

@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.cf_methods.base import GlobalMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
 from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
-from cel.cf_methods.explanations.edits import Price
+from cel.cf_methods.explanations.edits import BinCost
 from cel.cf_methods.global_methods.globe_ce.best_directions import (
     choose_directions,
     direction_unit,
@@ -34,7 +34,7 @@ STEP = 0.2  # of the range: how far a regression target is from the prediction w
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Directed:
     directions: Directions
-    price: Price
+    bin_cost: BinCost
 
 
 class GLOBECE(GlobalMixin, ExplanationMethod):
@@ -161,13 +161,13 @@ class GLOBECE(GlobalMixin, ExplanationMethod):
         if not len(candidates):
             return Learned(reason="no direction is permitted: every candidate is forbidden")
         chosen = choose_directions(
-            Directions.of(candidates, problem.space, problem.price),
+            Directions.of(candidates, problem.space, problem.bin_cost),
             problem,
             count=self.n_directions,
             clip=self.clip,
             magnitude=self.magnitude if self.select == "fixed" else None,
         )
-        state = _Directed(directions=chosen, price=problem.price)
+        state = _Directed(directions=chosen, bin_cost=problem.bin_cost)
         answers = self._along_all(state, problem.query)
         logs = {"candidates": len(candidates)}
         if not any(bool(a.ok.any()) for a in answers):
@@ -185,7 +185,7 @@ class GLOBECE(GlobalMixin, ExplanationMethod):
             smallest_scalars(
                 state.directions.select([i]),
                 query,
-                state.price,
+                state.bin_cost,
                 clip=self.clip,
                 count=self.grid,
                 steps=self.bisections,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cel.cf_methods.explanations.edits import Price, settle
+from cel.cf_methods.explanations.edits import BinCost, settle
 from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
 from cel.space import FeatureSpace
@@ -45,9 +45,9 @@ class Directions:
     block: Tensor
 
     @classmethod
-    def of(cls, delta: Tensor, space: FeatureSpace, price: Price) -> Directions:
+    def of(cls, delta: Tensor, space: FeatureSpace, bin_cost: BinCost) -> Directions:
         """Scale translations (D, d) to unit cost and work out their breakpoints."""
-        cost = (delta.abs() @ price.scale).clamp(min=1e-12)
+        cost = (delta.abs() @ bin_cost.scale).clamp(min=1e-12)
         delta = delta / cost[:, None]
         leave, goal, shift = torch.zeros_like(delta), torch.zeros_like(delta), delta.clone()
         hot: list[int] = []
@@ -91,26 +91,26 @@ class Directions:
         return out
 
     def settled(
-        self, region: Region, k: Tensor, price: Price | None, leaving: Tensor | None = None
+        self, region: Region, k: Tensor, bin_cost: BinCost | None, leaving: Tensor | None = None
     ) -> Tensor:
-        """Return the moved rows inside their regions, (D, n, d); a price clips to its range."""
-        return settle(self.points(region.origin, k, leaving), region, price, outward=False)
+        """Return the moved rows inside their regions, (D, n, d); a cost clips to its range."""
+        return settle(self.points(region.origin, k, leaving), region, bin_cost, outward=False)
 
-    def largest(self, price: Price, clip: bool = True) -> Tensor:
+    def largest(self, bin_cost: BinCost, clip: bool = True) -> Tensor:
         """Return a scalar (D,) beyond which nothing changes, or which is hopelessly dear."""
-        width = (price.high - price.low).clamp(min=0) if clip else torch.inf
+        width = (bin_cost.high - bin_cost.low).clamp(min=0) if clip else torch.inf
         ends = torch.where(self.shift != 0, width / self.shift.abs().clamp(min=1e-12), 0).amax(1)
         breaks = torch.where(self.leave < NEVER, self.leave, 0).amax(1)
-        return torch.maximum(ends, breaks * JUST_AFTER).clamp(min=1e-3, max=4 * price.largest)
+        return torch.maximum(ends, breaks * JUST_AFTER).clamp(min=1e-3, max=4 * bin_cost.largest)
 
-    def grid(self, price: Price, count: int, clip: bool = True) -> Tensor:
+    def grid(self, bin_cost: BinCost, count: int, clip: bool = True) -> Tensor:
         """Return geometric scalars (D, count) from a thousandth of the largest, at most 0.05."""
-        last = self.largest(price, clip)
+        last = self.largest(bin_cost, clip)
         first = (last / 1000).clamp(max=0.05)
         share = torch.linspace(0, 1, count, dtype=last.dtype, device=last.device)
         return first[:, None] * (last / first)[:, None] ** share
 
-    def breakpoints(self, region: Region, price: Price | None, limit: int = 32) -> Tensor:
+    def breakpoints(self, region: Region, bin_cost: BinCost | None, limit: int = 32) -> Tensor:
         """Return row-wise scalars (n, b) of ONE direction where its path has a corner.
 
         They are the category changes, and the bounds that numbers run into (the `limit` dearest
@@ -120,8 +120,8 @@ class Directions:
         labels = self.leaving(x)[0]
         labels = torch.where(labels < NEVER / 2, labels * JUST_AFTER, 0)
         low, high = region.lower, region.upper
-        if price is not None:
-            low, high = torch.maximum(low, price.low), torch.minimum(high, price.high)
+        if bin_cost is not None:
+            low, high = torch.maximum(low, bin_cost.low), torch.minimum(high, bin_cost.high)
         moved = self.shift[0].abs().argsort(descending=True, stable=True)[:limit]
         moved = moved[self.shift[0, moved] != 0]
         rate = self.shift[0, moved]
@@ -164,7 +164,7 @@ def reach(points: Tensor, query: Query) -> tuple[Tensor, Tensor]:
 
 
 def smallest_scalars(
-    direction: Directions, query: Query, price: Price, *, clip: bool, count: int, steps: int
+    direction: Directions, query: Query, bin_cost: BinCost, *, clip: bool, count: int, steps: int
 ) -> Scalars:
     """Find the first scalar that works for each row, then bisect down to the boundary.
 
@@ -174,14 +174,14 @@ def smallest_scalars(
     Args:
         direction: ONE direction.
         query: the rows.
-        price: cost in bins.
+        bin_cost: cost in bins.
         clip: whether numbers stay in the training range.
         count: size of the geometric grid.
         steps: bisections.
     """
     n = len(query)
-    bounds = price if clip else None
-    grid = direction.grid(price, count, clip)[0]
+    bounds = bin_cost if clip else None
+    grid = direction.grid(bin_cost, count, clip)[0]
     own = direction.breakpoints(query.region, bounds)
     ks = torch.cat([grid.expand(n, -1), own.clamp(max=float(grid[-1]))], 1).sort(1).values
     low, high, spare = _bracket(direction, query, bounds, ks)
@@ -196,12 +196,12 @@ def smallest_scalars(
         hi = torch.where(far[0], middle, hi)
         lo = torch.where(far[0], lo, middle)
     high[rows] = hi
-    best = _accepted(direction, query, bounds, high, price)
-    return _cheaper(best, _accepted(direction, query, bounds, spare, price))
+    best = _accepted(direction, query, bounds, high, bin_cost)
+    return _cheaper(best, _accepted(direction, query, bounds, spare, bin_cost))
 
 
 def _bracket(
-    direction: Directions, query: Query, bounds: Price | None, ks: Tensor
+    direction: Directions, query: Query, bounds: BinCost | None, ks: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (low, high, first accepted) of every row; infinite where there is none."""
     high = torch.full_like(query.x[:, 0], torch.inf)
@@ -227,7 +227,7 @@ def _bracket(
 
 
 def _accepted(
-    direction: Directions, query: Query, bounds: Price | None, k: Tensor, price: Price
+    direction: Directions, query: Query, bounds: BinCost | None, k: Tensor, bin_cost: BinCost
 ) -> Scalars:
     """Build, snap and verify the points of given scalars."""
     rows = k.isfinite().nonzero()[:, 0]
@@ -239,7 +239,7 @@ def _accepted(
         point = direction.settled(part.region, k[rows][None], bounds)[0]
         seen, good = query.accept(point, rows)
         kept = rows[good]
-        x[kept], ok[kept], cost[kept] = seen[good], True, price(query.x[kept], seen[good])
+        x[kept], ok[kept], cost[kept] = seen[good], True, bin_cost(query.x[kept], seen[good])
     return Scalars(x=x, ok=ok, k=torch.where(ok, k, torch.nan), cost=cost)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.explanations.cohort import Cohort
-from cel.cf_methods.explanations.edits import Edits, Price, Tried, predict_edits
+from cel.cf_methods.explanations.edits import BinCost, Edits, Tried, predict_edits
 from cel.cf_methods.query import MARGIN, Query
 from cel.search import RowStreams
 from cel.space import FeatureSpace
@@ -47,16 +47,16 @@ def centroid_query(problem: Cohort, centroids: Tensor) -> Query:
     )
 
 
-def extract(start: Tensor, end: Tensor, space: FeatureSpace, price: Price) -> Edits:
+def extract(start: Tensor, end: Tensor, space: FeatureSpace, bin_cost: BinCost) -> Edits:
     """Return the actions (a, d) that lead from `start` to `end` (a, d).
 
     Numbers get a shift (whole steps, rounded away from zero), categories that differ get the new
     level. Features that may not move are left out.
     """
-    movable = torch.as_tensor(price.movable[space.owner], device=start.device)
+    movable = torch.as_tensor(bin_cost.movable[space.owner], device=start.device)
     lay = Layout.of(space, start)
     gap = torch.where(movable & lay.numeric, end - start, 0)
-    gap = torch.where((gap * price.scale).abs() > 1e-4, gap, 0)
+    gap = torch.where((gap * bin_cost.scale).abs() > 1e-4, gap, 0)
     fixed = torch.zeros_like(start, dtype=torch.bool)
     for f in space.one_hot_features:
         columns = list(f.columns)
@@ -77,7 +77,7 @@ def permitted(edits: Edits, lay: Layout) -> Edits:
     return replace(edits, shift=torch.where(lay.step > 0, whole, gap))
 
 
-def thin(query: Query, x: Tensor, price: Price) -> Tensor:
+def thin(query: Query, x: Tensor, bin_cost: BinCost) -> Tensor:
     """Give back features of points (a, d) while the rows of the query keep their target.
 
     Features are tried in order of how little margin they bring for their cost, each kept back if
@@ -86,8 +86,8 @@ def thin(query: Query, x: Tensor, price: Price) -> Tensor:
     owner = query.region.layout.owner
     good = query.model.margin(x, query.target) >= MARGIN
     if len(query.region.space) > TRIES:
-        x = _by_blocks(query, x, price, good)
-    order, count = _order(query, x, price)
+        x = _by_blocks(query, x, bin_cost, good)
+    order, count = _order(query, x, bin_cost)
     for rank in range(count):
         if query.budget.expired:
             break
@@ -98,15 +98,15 @@ def thin(query: Query, x: Tensor, price: Price) -> Tensor:
     return x
 
 
-def _feature_costs(query: Query, x: Tensor, price: Price) -> Tensor:
+def _feature_costs(query: Query, x: Tensor, bin_cost: BinCost) -> Tensor:
     """(a, p) what each feature of each point costs."""
     region = query.region
-    return by_feature((x - query.x).abs() * price.scale, region.layout.owner, len(region.space))
+    return by_feature((x - query.x).abs() * bin_cost.scale, region.layout.owner, len(region.space))
 
 
-def _order(query: Query, x: Tensor, price: Price) -> tuple[Tensor, int]:
+def _order(query: Query, x: Tensor, bin_cost: BinCost) -> tuple[Tensor, int]:
     """Return (features (a, c) in order of trial, c): least margin for the cost first."""
-    owner, cost = query.region.layout.owner, _feature_costs(query, x, price)
+    owner, cost = query.region.layout.owner, _feature_costs(query, x, bin_cost)
     dearest = cost.amax(0).argsort(descending=True)
     some = dearest[: min(TRIES, int((cost.amax(0) > 0).sum()))]
     base = query.model.margin(x, query.target)
@@ -118,10 +118,12 @@ def _order(query: Query, x: Tensor, price: Price) -> tuple[Tensor, int]:
     return worth.argsort(dim=1, stable=True)[:, : len(some)], len(some)
 
 
-def _by_blocks(query: Query, x: Tensor, price: Price, good: Tensor, blocks: int = 64) -> Tensor:
+def _by_blocks(
+    query: Query, x: Tensor, bin_cost: BinCost, good: Tensor, blocks: int = 64
+) -> Tensor:
     """Give back whole blocks of features, cheapest first."""
     owner = query.region.layout.owner
-    rank = _feature_costs(query, x, price).argsort(dim=1, stable=True).argsort(dim=1)[:, owner]
+    rank = _feature_costs(query, x, bin_cost).argsort(dim=1, stable=True).argsort(dim=1)[:, owner]
     size = -(-len(query.region.space) // blocks)
     for block in range(blocks):
         if query.budget.expired:
@@ -178,18 +180,18 @@ def judge(query: Query, edits: Edits, problem: Cohort) -> Judged:
     """Try actions on the rows of a group; with very many, only the best of a sample on all."""
     if len(edits) * len(query) <= EXHAUSTIVE:
         return Judged(
-            edits=edits, tried=predict_edits(query, edits, problem.price), screened=False
+            edits=edits, tried=predict_edits(query, edits, problem.bin_cost), screened=False
         )
     sample = query.select(query.rows()[:SCREEN_ROWS])
-    tried = predict_edits(sample, edits, problem.price)
+    tried = predict_edits(sample, edits, problem.bin_cost)
     order = _by_effect(tried)[:SCREEN_KEPT]
     # Cheap actions that help many, and those that help others, belong to the final as well.
-    largest = problem.price.largest
+    largest = problem.bin_cost.largest
     worth = (tried.flips * (1 - tried.cost / largest).clamp(min=0)).mean(1)
     cheap = worth.argsort(descending=True, stable=True)[:SCREEN_KEPT]
     diverse = greedy_actions(tried, SCREEN_KEPT // 2, largest)
     kept = edits.select(sorted({*order.tolist(), *cheap.tolist(), *diverse}))
-    return Judged(edits=kept, tried=predict_edits(query, kept, problem.price), screened=True)
+    return Judged(edits=kept, tried=predict_edits(query, kept, problem.bin_cost), screened=True)
 
 
 def judge_stretched(query: Query, edits: Edits, problem: Cohort, goal: float) -> Judged:
@@ -205,7 +207,7 @@ def judge_stretched(query: Query, edits: Edits, problem: Cohort, goal: float) ->
         if float(share.max()) >= goal or query.budget.expired:
             break
         longer = permitted(replace(base, shift=base.shift * factor), query.region.layout)
-        more = predict_edits(query, longer, problem.price)
+        more = predict_edits(query, longer, problem.bin_cost)
         judged = Judged(
             edits=join_edits([judged.edits, longer]),
             tried=Tried(

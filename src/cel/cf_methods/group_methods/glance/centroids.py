@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.explanations.cohort import Cohort
-from cel.cf_methods.explanations.edits import Price, settle
+from cel.cf_methods.explanations.edits import BinCost, settle
 from cel.cf_methods.group_methods.glance.actions import centroid_query
 from cel.cf_methods.query import MARGIN, Query
 from cel.search import Adam, gradient_search, nearest
@@ -37,11 +37,11 @@ def local_counterfactuals(
     if generator == "random":
         return _mixtures(problem, centroids, count)
     if generator == "gradient":
-        points = _descents(centroid_query(problem, centroids[number]), problem.price)
+        points = _descents(centroid_query(problem, centroids[number]), problem.bin_cost)
     else:
         points, number = _neighbours(problem, centroids, count)
     query = centroid_query(problem, centroids[number])
-    return settle(points[None], query.region, problem.price)[0], number
+    return settle(points[None], query.region, problem.bin_cost)[0], number
 
 
 def _donors(problem: Cohort) -> Tensor:
@@ -53,7 +53,7 @@ def _donors(problem: Cohort) -> Tensor:
 
 
 def _neighbours(problem: Cohort, centroids: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    donors, scale = _donors(problem), problem.price.scale
+    donors, scale = _donors(problem), problem.bin_cost.scale
     _, index = nearest(centroids * scale, donors * scale, count, p=1.0)
     number = torch.arange(len(centroids), device=centroids.device)
     number = number.repeat_interleave(index.shape[1])
@@ -67,12 +67,12 @@ def _keep_fixed_blocks(points: Tensor, home: Tensor, problem: Cohort) -> Tensor:
     for position, f in enumerate(problem.space):
         columns = list(f.columns)
         if not f.one_hot:
-            if not problem.price.movable[position]:
+            if not problem.bin_cost.movable[position]:
                 points[:, columns] = home[:, columns]
             continue
         allowed = torch.tensor(f.allowed_mask, device=points.device)
         level = points[:, columns].argmax(1)
-        stays = ~allowed[level] | (not problem.price.movable[position])
+        stays = ~allowed[level] | (not problem.bin_cost.movable[position])
         points[:, columns] = torch.where(stays[:, None], home[:, columns], points[:, columns])
     return points
 
@@ -91,9 +91,9 @@ def _mixtures(problem: Cohort, centroids: Tensor, count: int) -> tuple[Tensor, T
         taken = torch.as_tensor(rng.random((MIXTURES, len(space))) < share).to(centroid.device)
         query = centroid_query(problem, home)
         mixed = torch.where(taken[:, owner], donors, home)
-        mixed = settle(mixed[None], query.region, problem.price)[0]
+        mixed = settle(mixed[None], query.region, problem.bin_cost)[0]
         good = query.model.margin(mixed, query.target) >= MARGIN
-        cost = torch.where(good, problem.price(home, mixed), torch.inf)
+        cost = torch.where(good, problem.bin_cost(home, mixed), torch.inf)
         best = cost.argsort(stable=True)[:count]
         best = best[cost[best].isfinite()]
         points.append(mixed[best])
@@ -103,19 +103,19 @@ def _mixtures(problem: Cohort, centroids: Tensor, count: int) -> tuple[Tensor, T
     return torch.cat(points), torch.cat(numbers)
 
 
-def _descents(query: Query, price: Price) -> Tensor:
+def _descents(query: Query, bin_cost: BinCost) -> Tensor:
     """Descend margin shortfall plus a little cost from noisy centroids."""
     noise = (
         query.rng.normal(query.x.shape[1]) * torch.arange(len(query)).to(query.x)[:, None].sin()
     )
-    start = query.region.project(query.x + 0.05 * noise / price.scale.clamp(min=1e-6))
+    start = query.region.project(query.x + 0.05 * noise / bin_cost.scale.clamp(min=1e-6))
 
     def loss(x: Tensor, rows: Tensor) -> Tensor:
         margin = query.model.margin_of(query.model.logits(x), query.target[rows])
-        return torch.relu(1 - margin) + 0.02 * price(query.x[rows], x)
+        return torch.relu(1 - margin) + 0.02 * bin_cost(query.x[rows], x)
 
     def cost(x: Tensor, rows: Tensor) -> Tensor:
-        return price(query.x[rows], x)
+        return bin_cost(query.x[rows], x)
 
     found = gradient_search(
         loss,

@@ -13,7 +13,7 @@ from torch import Tensor
 from cel.cf_methods.base import GroupMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
 from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
-from cel.cf_methods.explanations.edits import Edits, Price, predict_edits, settle
+from cel.cf_methods.explanations.edits import BinCost, Edits, predict_edits, settle
 from cel.cf_methods.explanations.predicates import Item, all_hold
 from cel.cf_methods.explanations.units import Unit
 from cel.cf_methods.group_methods.glance.actions import join_edits
@@ -36,7 +36,7 @@ class _Grouped:
     edits: Edits
     homes: Tensor
     items: list[tuple[Item, ...]] | None
-    price: Price
+    bin_cost: BinCost
 
 
 class GLANCE(GroupMixin, ExplanationMethod):
@@ -146,7 +146,7 @@ class GLANCE(GroupMixin, ExplanationMethod):
             edits=join_edits([g.edit for g in groups]),
             homes=torch.stack([g.home for g in groups]),
             items=items if self.variant == "tree" else None,
-            price=problem.price,
+            bin_cost=problem.bin_cost,
         )
         screened = sum(g.logs["screened"] for g in groups)
         return Learned(
@@ -157,7 +157,7 @@ class GLANCE(GroupMixin, ExplanationMethod):
         )
 
     def _apply(self, state: _Grouped, query: Query) -> Applied:
-        tried = predict_edits(query, state.edits, state.price)
+        tried = predict_edits(query, state.edits, state.bin_cost)
         own, allowed = self._own(state, query)
         rank = torch.full_like(tried.cost, torch.inf)
         rank[own, query.rows()] = 1e9
@@ -165,12 +165,12 @@ class GLANCE(GroupMixin, ExplanationMethod):
             rank = torch.where(tried.flips & allowed, tried.cost, rank)
         unit = rank.argmin(0)
         points = state.edits.select(unit).one_each(query.x)
-        x = settle(points[None], query.region, state.price)[0]
+        x = settle(points[None], query.region, state.bin_cost)[0]
         return Applied(x=x, unit=unit, matches=torch.ones_like(unit))
 
     def _own(self, state: _Grouped, query: Query) -> tuple[Tensor, Tensor]:
         """Return (the action of each row's cluster (n,), actions that it may take (s, n))."""
-        distance = state.price(state.homes[:, None], query.x[None])
+        distance = state.bin_cost(state.homes[:, None], query.x[None])
         allowed = torch.ones_like(distance, dtype=torch.bool)
         if state.items is None:
             return distance.argmin(0), allowed

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.explanations.cohort import Cohort
-from cel.cf_methods.explanations.edits import Edits, Price
+from cel.cf_methods.explanations.edits import BinCost, Edits
 from cel.cf_methods.group_methods.glance.actions import (
     Judged,
     centroid_query,
@@ -97,7 +97,7 @@ def merge_clusters(
     owners: np.ndarray,
     count: int,
     space: FeatureSpace,
-    price: Price,
+    bin_cost: BinCost,
     weights: tuple[float, float] = (0.5, 0.5),
 ) -> Clusters:
     """Merge clusters until `count` are left.
@@ -114,7 +114,7 @@ def merge_clusters(
     merges = []
     while alive.sum() > count:
         small = int(np.flatnonzero(alive)[size[alive].argmin()])
-        gap = weights[0] * price(homes[small], homes) + weights[1] * price(aims[small], aims)
+        gap = weights[0] * bin_cost(homes[small], homes) + weights[1] * bin_cost(aims[small], aims)
         gap[torch.as_tensor(~alive | (np.arange(len(alive)) == small))] = torch.inf
         big = int(gap.argmin())
         merges.append((small, big))
@@ -174,12 +174,12 @@ def solve_groups(
     if not len(points):
         return []
     around = centroid_query(problem, homes[owners])
-    small = thin(around, points, problem.price) if settings.sparsify else points
-    pool = [extract(homes[owners], p, problem.space, problem.price) for p in (points, small)]
+    small = thin(around, points, problem.bin_cost) if settings.sparsify else points
+    pool = [extract(homes[owners], p, problem.space, problem.bin_cost) for p in (points, small)]
     labels, owned = _with_counterfactuals(labels, homes, owners.cpu().numpy(), problem)
     merged = merge_clusters(
         query.x, labels, small, owned, 1 if settings.select == "greedy" else count,
-        problem.space, problem.price, settings.weights,
+        problem.space, problem.bin_cost, settings.weights,
     )  # fmt: skip
     if settings.select == "greedy":
         return _greedy(
@@ -197,7 +197,7 @@ def _with_counterfactuals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Move the rows of clusters without a counterfactual to the nearest cluster that has one."""
     having = np.unique(owners)
-    gap = problem.price(homes[:, None], homes[torch.as_tensor(having)][None])
+    gap = problem.bin_cost(homes[:, None], homes[torch.as_tensor(having)][None])
     nearest = gap.argmin(1).cpu().numpy()
     nearest[having] = np.arange(len(having))
     return nearest[labels], nearest[owners]
@@ -213,7 +213,7 @@ def _pool(parts: list[Edits], which: np.ndarray, rows: Tensor, problem: Cohort) 
     if bool(problem.hit.any()):
         start = centroid(rows, problem.space)
         end = centroid(problem.train.x[problem.hit], problem.space)
-        chosen.append(extract(start[None], end[None], problem.space, problem.price))
+        chosen.append(extract(start[None], end[None], problem.space, problem.bin_cost))
     return unique_edits(join_edits(chosen))
 
 
@@ -258,7 +258,7 @@ def _greedy(
     if not len(actions):
         return []
     judged = judge_stretched(query, actions, problem, settings.goal)
-    chosen = greedy_actions(judged.tried, count, problem.price.largest)
+    chosen = greedy_actions(judged.tried, count, problem.bin_cost.largest)
     flips, cost = judged.tried.flips[chosen], judged.tried.cost[chosen]
     best = torch.where(flips, cost, torch.inf).argmin(0).cpu().numpy()
     groups = [

@@ -81,7 +81,7 @@ class _Worth:
         have = ~applied.x.isnan().any(1)
         valid = have.clone()
         valid[have] = query.model.margin(applied.x[have], query.target[have]) >= MARGIN
-        return cls(unit=applied.unit, valid=valid, cost=problem.price(query.x, applied.x))
+        return cls(unit=applied.unit, valid=valid, cost=problem.bin_cost(query.x, applied.x))
 
     def numbers(self, unit: int) -> dict[str, float]:
         """Return coverage, correctness and cost of a unit."""

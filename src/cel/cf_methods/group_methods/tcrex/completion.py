@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.explanations.cohort import some_rows
-from cel.cf_methods.explanations.edits import Price, edit_margins, settle
+from cel.cf_methods.explanations.edits import BinCost, edit_margins, settle
 from cel.cf_methods.group_methods.tcrex.boxes import Boxes, inside
 from cel.cf_methods.group_methods.tcrex.reach import Reach
 from cel.cf_methods.query import MARGIN, Query
@@ -31,19 +31,19 @@ class Donors:
         x: (m, d) training rows.
         y: (m,) or (m, o) the model's outcomes.
         pools: for each rule the numbers of its donors.
-        price: cost in bins; donors are near in it.
+        bin_cost: cost in bins; donors are near in it.
         movable: (d,) bool, columns that may be copied.
     """
 
     x: Tensor
     y: Tensor
     pools: tuple[Tensor, ...]
-    price: Price
+    bin_cost: BinCost
     movable: Tensor
 
     @classmethod
     def of(
-        cls, rules: Boxes, x: Tensor, y: Tensor, useful: Tensor, price: Price, *, limit: int,
+        cls, rules: Boxes, x: Tensor, y: Tensor, useful: Tensor, bin_cost: BinCost, *, limit: int,
         owner: Tensor, seed: int,
     ) -> Donors:  # fmt: skip
         """Take at most `limit` of the useful rows (m,) in each box."""
@@ -52,8 +52,8 @@ class Donors:
         for row in member:
             pool = torch.as_tensor(np.flatnonzero(row)).to(x.device)
             pools.append(pool[some_rows(x[pool], limit, seed)])
-        movable = torch.as_tensor(price.movable).to(x.device)[owner]
-        return cls(x=x, y=y, pools=tuple(pools), price=price, movable=movable)
+        movable = torch.as_tensor(bin_cost.movable).to(x.device)[owner]
+        return cls(x=x, y=y, pools=tuple(pools), bin_cost=bin_cost, movable=movable)
 
     def nearest(self, query: Query, which: Tensor, tries: int) -> tuple[Tensor, Tensor]:
         """Return (donors (a, k), whether they exist (a, k)) of row i in rule `which[i]`.
@@ -75,7 +75,7 @@ class Donors:
         return found, there
 
     def _distances(self, query: Query, rows: Tensor, pool: Tensor) -> Tensor:
-        scale = self.price.scale
+        scale = self.bin_cost.scale
         distance = torch.cdist(query.x[rows] * scale, self.x[pool] * scale, p=1.0)
         if query.model.task is Task.REGRESSION:
             gap = (self.y[pool].to(query.x)[None] - query.target[rows][:, None]).abs().amax(-1)
@@ -155,7 +155,7 @@ def complete(
         again = usable & ~works.any(1, keepdim=True)
         more, these = work.fill(again, max((len(p) for p in donors.pools), default=1))
         points, works = torch.where(these[..., None], more, points), works | these
-    cost = donors.price(query.x[:, None], points).masked_fill(~works, torch.inf)
+    cost = donors.bin_cost(query.x[:, None], points).masked_fill(~works, torch.inf)
     cost = cost + 1e6 * reach.tier[rules]
     best, every = cost.argmin(1), query.rows()
     x, rule = points[every, best], rules[every, best]
@@ -193,7 +193,7 @@ class _Work:
 
     def _fill(self, rows: Tensor, which: Tensor, tries: int) -> tuple[Tensor, Tensor]:
         query, reach, donors = self.query.select(rows), self.reach, self.donors
-        pairs = _Pairs(query=query, reach=reach, price=donors.price, which=which)
+        pairs = _Pairs(query=query, reach=reach, bin_cost=donors.bin_cost, which=which)
         goal = reach.clip(query.region, which)
         if self.how != "clip":
             goal = donors.goals(query, which, reach, goal, tries)
@@ -210,7 +210,7 @@ class _Pairs:
 
     query: Query
     reach: Reach
-    price: Price
+    bin_cost: BinCost
     which: Tensor
 
     def mix(self, copied: Tensor, goal: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ def _ranks(pairs: _Pairs, goal: Tensor, must: Tensor, order: Order) -> tuple[Ten
     asks for, bring the row closest to the target.
     """
     query = pairs.query
-    moved = (goal - query.x).abs() * pairs.price.scale
+    moved = (goal - query.x).abs() * pairs.bin_cost.scale
     change = by_feature(moved, query.region.layout.owner, must.shape[1])
     extra = (change > 0) & ~must
     most = int(extra.sum(1).max())

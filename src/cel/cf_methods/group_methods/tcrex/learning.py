@@ -199,7 +199,7 @@ def _state(settings: BoxSettings, problem: Cohort, rules: Boxes, near: Tensor) -
         train.x,
         train.y,
         near,
-        problem.price,
+        problem.bin_cost,
         limit=settings.max_donors,
         owner=torch.as_tensor(space.owner).to(train.x.device),
         seed=settings.random_state,

@@ -69,7 +69,7 @@ def cheapest_rules(reach: Reach, x: np.ndarray) -> np.ndarray:
 def neighbouring_rows(problem: Cohort, count: int) -> np.ndarray:
     """Return rows near affected rows: numbers jittered, some categories from other rows."""
     x, rng = problem.query.x.cpu().numpy(), problem.rng
-    low, high = problem.price.low.cpu().numpy(), problem.price.high.cpu().numpy()
+    low, high = problem.bin_cost.low.cpu().numpy(), problem.bin_cost.high.cpu().numpy()
     out = x[rng.integers(0, len(x), count)]
     for f in problem.space:
         columns = list(f.columns)

@@ -1,16 +1,27 @@
-"""What models that are chains of ReLU layers offer."""
+"""What models offer whose layers are known: one affine layer, or a chain of ReLU layers."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
-from torch import nn
+from torch import Tensor, nn
 
 from cel.models.base import PytorchBase, TrainOptions
-from cel.models.layers import Network
+from cel.models.layers import Linear, Network
 from cel.models.relu_view import ReluView, network_view
 
-__all__ = ["Perceptron"]
+__all__ = ["LinearMixin", "Perceptron"]
+
+
+class LinearMixin(PytorchBase):
+    """Tells the coefficients of a model whose module is one affine layer."""
+
+    def linear_(self) -> tuple[Tensor, Tensor]:
+        """Return W (K, d) and b (K,) such that logits = x W' + b."""
+        self.check_fitted()
+        module = self.module_
+        assert isinstance(module, Linear)
+        return module.weight.detach().clone(), module.bias.detach().clone()
 
 
 class Perceptron(PytorchBase):
