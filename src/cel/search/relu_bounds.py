@@ -143,23 +143,34 @@ def linear_forms(
         bounds: of the layers below.
         blame: whether to tell what loosens the bounds.
     """
-    slope, height = mix, torch.zeros_like(mix[..., 0])
-    size = torch.zeros_like(height)
+    weight, bias = layers[number]
+    return _carried_down(layers, number, mix @ weight, mix @ bias, bounds, blame=blame)
+
+
+def _carried_down(
+    layers: Layers,
+    number: int,
+    slope: Tensor,
+    height: Tensor,
+    bounds: NeuronBounds,
+    *,
+    blame: bool = False,
+) -> LinearForms:
+    """Turn forms (s, r, n), (s, r) of what enters a layer into forms of the input."""
+    size = height.abs()
     found: list[Tensor] = []
-    for at in range(number, -1, -1):
-        weight, bias = layers[at]
-        part = slope @ bias
-        height, size = height + part, size + part.abs()
-        slope = slope @ weight
-        if not at:
-            break
-        upper, up, lower = bounds.lines(at - 1)
+    for at in range(number - 1, -1, -1):
+        upper, up, lower = bounds.lines(at)
         rise, fall = slope.clamp(min=0), slope.clamp(max=0)
         part = (rise @ up[..., None])[..., 0]
         height, size = height + part, size + part.abs()
         if blame:
-            found.append(slope.abs() * bounds.gaps(at - 1)[:, None])
+            found.append(slope.abs() * bounds.gaps(at)[:, None])
         slope = rise * upper[:, None] + fall * lower[:, None]
+        weight, bias = layers[at]
+        part = slope @ bias
+        height, size = height + part, size + part.abs()
+        slope = slope @ weight
     return LinearForms(slope, height + OUTWARD * (1 + size), tuple(found[::-1]))
 
 
@@ -188,9 +199,10 @@ def bound_neurons(
     for number, (weight, bias) in enumerate(layers[:-1]):
         width = len(bias)
         below = NeuronBounds(tuple(low), tuple(high), empty)
-        both = torch.cat([torch.eye(width, dtype=weight.dtype)] * 2)
-        both[width:] *= -1
-        forms = linear_forms(layers, number, both.expand(sets, -1, -1), below)
+        slope, height = torch.cat([weight, -weight]), torch.cat([bias, -bias])
+        forms = _carried_down(
+            layers, number, slope.expand(sets, -1, -1), height.expand(sets, -1), below
+        )
         top = outward(support(forms.slope) + forms.height)
         most, least = top[:, :width], -top[:, width:]
         if number:  # boxes carried through the layer are sometimes tighter
@@ -227,6 +239,7 @@ def interval_layer(
             (s, 1), or (s, out).
     """
     up, down = (low.clamp(min=0), high.clamp(min=0)), ((-high).clamp(min=0), (-low).clamp(min=0))
+    below = bool((low < 0).any())  # otherwise, as behind a ReLU, nothing goes down
     if isinstance(delta, Tensor):
         weight = weight.expand(len(low), -1, -1)
         slack: float | Tensor = delta[..., None]
@@ -236,7 +249,10 @@ def interval_layer(
     for sign in (1.0, -1.0):  # the largest value is minus the least one of -W, -b
         total = (sign * bias - delta).expand(len(low), -1)
         # What a unit of h brings at least, and a unit of -h.
-        for w, (least, most) in ((sign * weight - slack, up), (-sign * weight - slack, down)):
+        sides = [(sign * weight - slack, up)]
+        if below:
+            sides.append((-sign * weight - slack, down))
+        for w, (least, most) in sides:
             total = total + _through(w.clamp(min=0), least) + _through(w.clamp(max=0), most)
         ends.append(sign * total)
     return ends[0], ends[1]

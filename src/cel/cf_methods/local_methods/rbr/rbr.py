@@ -17,6 +17,7 @@ from cel.parameters import check_positive
 from cel.protocols import Need, Predictor
 from cel.search import Adam, bisect_to_boundary, gradient_search
 from cel.search.gradient import RowFunction
+from cel.search.memo import LastOf
 from cel.search.pool import Pool
 from cel.space import FeatureSpace
 from cel.space.simplex import project_simplex
@@ -54,6 +55,7 @@ class RBR(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "rbr"
+    version: ClassVar[int] = 2
     needs = frozenset({Need.TRAIN_ROWS})
     reference = "Nguyen, Bui and Nguyen, UAI 2022, arXiv:2206.10833"
     _copies: ClassVar[int] = 1200
@@ -152,9 +154,12 @@ class RBR(LocalMixin, BaseCounterfactualMethod):
         numeric = query.region.layout.numeric
         free = (numeric & ~query.region.fixed).sum(1).clamp(min=1)
         most = 4 * self.diameter_ * math.sqrt(2)
+        columns = numeric.nonzero()[:, 0]
+        numbers = around[..., columns]
+        samples = LastOf(lambda rows: numbers[rows])
 
         def odds(x: Tensor, rows: Tensor) -> Tensor:
-            gap = (x[:, None] - around[rows]) * numeric
+            gap = x.index_select(1, columns)[:, None] - samples(rows)
             c = (gap.square().sum(-1) + 1e-12).sqrt()
             value = torch.zeros_like(x[:, 0])
             for q in sorted(set(free[rows].tolist())):
