@@ -59,7 +59,7 @@ def _floors(view: ReluView, x: Tensor, mix: Tensor, delta: Tensor) -> Tensor:
 
     One number for all points is much cheaper than one each: a bisection begins with few numbers.
     """
-    values, group = delta.unique(return_inverse=True)
+    values, group = torch.unique(delta, return_inverse=True)
     if len(values) > FEW:
         return margin_floors(view.layers, x, mix, delta[:, None])
     out = torch.empty_like(mix[..., 0])
