@@ -281,17 +281,17 @@ class Region:
 
     def _broken_blocks(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Count the mutable blocks of each row that are no reachable category, and frozen ones."""
-        lay = self.layout
-        if not lay.blocks.numel():
+        can = self.layout.switches
+        if not can.blocks.numel():
             none = torch.zeros(len(x), dtype=torch.long, device=x.device)
             return none, none
-        block, home = (_in_blocks(v, lay.blocks) * lay.real for v in (x, self.origin))
+        block, home = (_in_blocks(v, can.blocks) * can.real for v in (x, self.origin))
+        changed = ((block - home).abs() > TOLERANCE).any(-1)
         soft = (torch.minimum(block.abs(), (block - 1).abs()) > TOLERANCE).any(-1)
         not_one = (block.sum(-1) - 1).abs() > TOLERANCE
-        known = lay.reachable[lay.blocks] | (home > 0.5)
+        known = self.layout.reachable[can.blocks] | (home > 0.5)
         forbidden = ((block > 0.5) & ~known).any(-1)
-        frozen = ((block > 0.5) & known & ~_in_blocks(self.reachable, lay.blocks)).any(-1)
-        changed = ((block - home).abs() > TOLERANCE).any(-1) & lay.mutable[lay.blocks[:, 0]]
+        frozen = ((block > 0.5) & known & ~_in_blocks(self.reachable, can.blocks)).any(-1)
         bad = changed & (soft | not_one | forbidden)
         return bad.sum(-1), (changed & ~bad & frozen).sum(-1)
 
