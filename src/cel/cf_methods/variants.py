@@ -286,7 +286,12 @@ _ALL = [
         level="local",
         **_SHIFTS,
     ),
-    _ours("group_ppcef_near", "group_ppcef", "the distance weighted ten thousand times as much"),
+    _ours(
+        "group_ppcef_near",
+        "group_ppcef",
+        "the distance weighted ten thousand times as much; four descent steps as one",
+        stride=4,
+    ),
     _ours(
         "tcrex_donor",
         "tcrex",
