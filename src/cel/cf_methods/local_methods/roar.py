@@ -10,7 +10,7 @@ import torch
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.ladder import climb, known_rows, restarts, tangents
-from cel.cf_methods.tangent.robust import robust_problem, shifted_margins
+from cel.cf_methods.tangent.robust import keeping_relations, robust_problem, shifted_margins
 from cel.cf_methods.view import ModelView
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support
@@ -47,6 +47,7 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "roar"
+    version = 2
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Upadhyay, Joshi and Lakkaraju, NeurIPS 2021, arXiv:2102.13620"
@@ -82,6 +83,7 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
         linear = self.ball == "linf" and bool((query.region.lower >= 0).all())
         rungs = [
             tangents(self.steps),
+            keeping_relations(self.steps),
             restarts(known_rows(self.train_, self.restarts), self.steps),
         ]
         answer = climb(problem, rungs, exact=linear or not self.delta)
