@@ -1,6 +1,7 @@
 """CEARM: the kernel against botorch, classes, and what rows share."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,3 +135,38 @@ def test_the_kernel_does_not_depend_on_random_numbers_of_others():
         kernels.append(_kernel(x, (y - y.mean()) / y.std()))
     assert torch.equal(kernels[0][0], kernels[1][0])
     assert kernels[0][1] == kernels[1][1]
+
+
+def test_single_precision_tells_the_same_directions():
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.random((60, 3)))
+    y = torch.sin(4 * x.sum(1, keepdim=True))
+    scaling = {"centre": y.mean(0), "scale": y.std(0)}
+    length = torch.tensor([0.3, 0.6, 0.9]).double()
+    process = Process(x=x, y=y, length=length, variance=1.3, **scaling)
+    exact = process.condition(process.near(x[:2], 40))
+    points = torch.as_tensor(rng.random((2, 8, 3)))
+    parts = []
+    for posterior in (exact, exact.single()):
+        at = points.clone().requires_grad_(True)
+        mean, sd = posterior(at)
+        slope = torch.autograd.grad(mean.sum(), at)[0].flatten(0, 1)
+        parts.append((mean.detach(), sd.detach(), slope))
+    (mean, sd, slope), (rough_mean, rough_sd, rough) = parts
+    torch.testing.assert_close(rough_mean, mean, atol=2e-3, rtol=0)
+    torch.testing.assert_close(rough_sd, sd, atol=2e-3, rtol=0)
+    assert (torch.cosine_similarity(rough.double(), slope) > 0.999).all()
+
+
+def test_values_are_climbed_to_with_more_steps_than_classes():
+    """What is not said follows the task; what is said holds."""
+    told = {}
+    query = SimpleNamespace(model=SimpleNamespace(task=Task.REGRESSION))
+    model = ToyModel(np.ones((2, 2)), np.zeros(2), Task.CLASSIFICATION)
+    told["values"] = CEARM(model)._settings(query)
+    query.model.task = Task.CLASSIFICATION
+    told["classes"] = CEARM(model)._settings(query)
+    told["said"] = CEARM(model, ascent=7, batch=40)._settings(query)
+    assert told["values"].ascent > told["classes"].ascent
+    assert told["values"].patience > told["classes"].patience
+    assert (told["said"].ascent, told["said"].candidates) == (7, 160)

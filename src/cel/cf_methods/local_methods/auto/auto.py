@@ -41,7 +41,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "auto"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TRAIN_ROWS})
     supports = frozenset(Support)

@@ -141,21 +141,30 @@ class _BayesSearch:
         out: Tensor = self.query.region.select(source).snap(x.flatten(0, 1))
         return out.reshape(x.shape)
 
+    def clipped(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return points (a, b, d) inside the boxes of their rows."""
+        region = self.query.region
+        low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
+        return torch.minimum(torch.maximum(x, low), high)
+
     def propose(self, process: Process, rows: Tensor, number: int) -> Tensor:
         """Return `batch` points (a, b, d) per row that promise most."""
         near = process.near(self.best.centre(rows), self.settings.neighbours)
         posterior = process.condition(near)
-        pool = self.snapped(self._pool(rows, number), rows)
+        rough = posterior.single()  # chooses and climbs; what is chosen is judged exactly
+        pool = self._pool(rows, number)
+        labels = bool(self.query.region.layout.blocks.numel())
+        pool = self.snapped(pool, rows) if labels else self.clipped(pool, rows)
         few = self.settings.batch // 2
         counts = (self.settings.batch - few, few)
-        values = self.promise(posterior(pool), pool, rows, (True, False))
-        tops = [v.topk(count, dim=1) for v, count in zip(values, counts, strict=True)]
-        chosen = torch.cat([t.indices for t in tops], 1)
+        values = self.promise(rough(pool), pool, rows, (True, False))
+        tops = [v.topk(count, dim=1).indices for v, count in zip(values, counts, strict=True)]
+        chosen = torch.cat(tops, 1)
         x = pool.gather(1, chosen[..., None].expand(-1, -1, pool.shape[-1]))
-        climbed = self.snapped(self._climb(posterior, x, rows, counts[0]), rows)
-        after = self._own(posterior, climbed, rows, counts[0])
-        better = after >= torch.cat([t.values for t in tops], 1)
-        return torch.where(better[..., None], climbed, x)
+        climbed = self.snapped(self._climb(rough, x, rows, counts[0]), rows)
+        x = x if labels else self.snapped(x, rows)
+        before, after = (self._own(posterior, t, rows, counts[0]) for t in (x, climbed))
+        return torch.where((after >= before)[..., None], climbed, x)
 
     def _own(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: int) -> Tensor:
         """Return promises (a, b) of points (a, b, d): the first `bold` ones are bold."""

@@ -18,6 +18,8 @@ from cel.search import Budget, bisect_to_boundary
 
 __all__ = ["CEARM"]
 
+VALUES = {"candidates": 96, "ascent": 12, "neighbours": 64, "patience": 3}
+CLASSES = {"candidates": 64, "ascent": 3, "neighbours": 56, "patience": 2}
 _REMEMBERED = 4  # rounds whose evaluations fit into the data at the least
 
 
@@ -45,14 +47,15 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         eps: |f(x') - y*| that counts as reached, in units of the range. Points within the larger
             `tolerance` are answers too, when nothing better is found.
         margin: margin between scores that classifiers aim at.
-        candidates: points compared per row and round.
-        ascent: gradient steps on the expected improvement.
-        neighbours: data on which a row's prediction is conditioned.
+        candidates: points compared per row and round; by default 96 for values and 64 for classes.
+        ascent: gradient steps on the expected improvement; by default 12 for values, which are to
+            be met, and 3 for classes, where it is enough to be beyond the boundary.
+        neighbours: data on which a row's prediction is conditioned; by default 64 and 56.
         design: training rows from which the process starts.
         fit_rows: rows from which the kernel is learned.
         max_data: data kept besides the training rows, the newest; rows are taken in groups whose
             last four rounds fit.
-        patience: rounds without a nearer answer after which a row ends.
+        patience: rounds without a nearer answer after which a row ends; by default 3 and 2.
         memory: keep what was learned for later calls, which then depend on earlier ones.
         **options: see `Options`.
 
@@ -64,7 +67,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     tasks: ClassVar[frozenset[Task]] = frozenset({Task.REGRESSION, Task.CLASSIFICATION})
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     supports: ClassVar[frozenset[Support]] = frozenset(Support)
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     reference: ClassVar[str] = "Spooner et al., 2021, arXiv:2106.15212"
     rows_independent: ClassVar[bool] = False
     _copies: ClassVar[int] = 300
@@ -86,13 +89,13 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         batch: int = 8,
         eps: float = 0.01,
         margin: float = 0.5,
-        candidates: int = 96,
-        ascent: int = 12,
-        neighbours: int = 64,
+        candidates: int | None = None,
+        ascent: int | None = None,
+        neighbours: int | None = None,
         design: int = 1000,
         fit_rows: int = 200,
         max_data: int = 5000,
-        patience: int = 3,
+        patience: int | None = None,
         memory: bool = False,
         **options: Unpack[Options],
     ) -> None:
@@ -110,16 +113,7 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
 
     def _explain(self, query: Query) -> Answer:
         goal = OutputGoal.of(query, self.eps, self.margin)
-        settings = SearchSettings(
-            rho=self.rho,
-            rounds=self.rounds,
-            batch=self.batch,
-            candidates=max(self.candidates, 4 * self.batch),
-            ascent=self.ascent,
-            neighbours=self.neighbours,
-            patience=self.patience,
-            max_data=self.max_data,
-        )
+        settings = self._settings(query)
         # Few enough rows at a time that what they learn is remembered for some rounds.
         size = max(1, self.max_data // (_REMEMBERED * self.batch))
         parts, rounds, process = [], 0, self.process_
@@ -137,6 +131,17 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         usable = x[:, 0].isnan() & ok & best.error.isfinite()
         x = torch.where(usable[:, None], fallback, x)
         return Answer(x=x, infeasible=query.region.fixed.all(1), logs={"rounds": rounds})
+
+    def _settings(self, query: Query) -> SearchSettings:
+        """Return the limits of the search, with what suits the task where nothing is said."""
+        names = ("candidates", "ascent", "neighbours", "patience")
+        usual = VALUES if query.model.task is Task.REGRESSION else CLASSES
+        told = {n: getattr(self, n) for n in names}
+        told = {n: usual[n] if v is None else v for n, v in told.items()}
+        told["candidates"] = max(told["candidates"], 4 * self.batch)
+        return SearchSettings(
+            rho=self.rho, rounds=self.rounds, batch=self.batch, max_data=self.max_data, **told
+        )
 
     @torch.no_grad()
     def _nearer(self, query: Query, goal: OutputGoal, x: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ class Process:
 
     def near(self, x: Tensor, k: int) -> Tensor:
         """Return positions (a, k) of the k data that say most about points (a, d)."""
-        a, b = x.to(self.x) / self.length, self.x / self.length
+        a, b = ((t / self.length).float() for t in (x.to(self.x), self.x))
         return torch.cdist(a, b).topk(min(k, len(b)), dim=1, largest=False).indices
 
     def condition(self, near: Tensor) -> Posterior:
@@ -124,6 +124,12 @@ class Posterior:
     x: Tensor  # (a, k, d) scaled data
     root: Tensor  # (a, k, k) inverse of the Cholesky factor
     weights: Tensor  # (a, k, m)
+
+    def single(self) -> Posterior:
+        """Return the same in single precision: good enough for directions, twice as fast."""
+        p = self.process
+        light = replace(p, x=p.x[:0].float(), length=p.length.float())
+        return Posterior(light, self.x.float(), self.root.float(), self.weights.float())
 
     def __call__(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return (means (a, c, m), standard deviations (a, c, m)) at points (a, c, d)."""
