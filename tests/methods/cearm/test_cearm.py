@@ -158,15 +158,20 @@ def test_single_precision_tells_the_same_directions():
     assert (torch.cosine_similarity(rough.double(), slope) > 0.999).all()
 
 
-def test_values_are_climbed_to_with_more_steps_than_classes():
+def test_values_and_labels_are_searched_with_more_care_than_classes_of_numbers():
     """What is not said follows the task; what is said holds."""
     told = {}
-    query = SimpleNamespace(model=SimpleNamespace(task=Task.REGRESSION))
+    layout = SimpleNamespace(blocks=torch.zeros(0, 0))
+    query = SimpleNamespace(
+        model=SimpleNamespace(task=Task.REGRESSION), region=SimpleNamespace(layout=layout)
+    )
     model = ToyModel(np.ones((2, 2)), np.zeros(2), Task.CLASSIFICATION)
     told["values"] = CEARM(model)._settings(query)
     query.model.task = Task.CLASSIFICATION
     told["classes"] = CEARM(model)._settings(query)
     told["said"] = CEARM(model, ascent=7, batch=40)._settings(query)
+    layout.blocks = torch.zeros(1, 2)
+    assert CEARM(model)._settings(query) == told["values"]
     assert told["values"].ascent > told["classes"].ascent
     assert told["values"].patience > told["classes"].patience
     assert (told["said"].ascent, told["said"].candidates) == (7, 160)

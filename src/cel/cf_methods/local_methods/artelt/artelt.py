@@ -85,7 +85,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
 
     name: ClassVar[str] = "artelt"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     reference: ClassVar[str] = "Artelt and Hammer, ICANN 2020, arXiv:2002.04862"
     _copies: ClassVar[int] = 600
     _test_params: ClassVar[Mapping[str, Any]] = {"n_components": (2,), "extension": "scp"}

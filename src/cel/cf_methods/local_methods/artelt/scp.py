@@ -18,13 +18,12 @@ from cel.solvers.admm import INFEASIBLE, Splitting, solve_programs
 __all__ = ["sequential"]
 
 _NEAR = 8  # dense training rows tried as starts, besides the centres of the components
-_ROUNDS = 10
+_ROUNDS = 7
 _TRUST, _SMALLEST = 0.1, 1e-3
 _GAIN = 1e-5
 _SLACK = 1e-5  # relative, of ellipsoids: less than answers may use, so that rounding does not hurt
 _CLOSE, _ITERATIONS = 1e-4, 25  # of a program whose end is only a step
-_EXACT, _LAST, _NEARBY = 1e-5, 100, 0.02  # of the last program of a row, and its trust region
-_SEARCH = 300  # iterations of programs that look for a dense point
+_EXACT, _LAST, _NEARBY = 1e-5, 50, 0.02  # of the last program of a row, and its trust region
 _INSIDE = 1e-9  # of a radius, to which points are projected onto ellipsoids
 
 

@@ -18,8 +18,8 @@ from cel.search import Budget, bisect_to_boundary
 
 __all__ = ["CEARM"]
 
-VALUES = {"candidates": 96, "ascent": 12, "neighbours": 64, "patience": 3}
-CLASSES = {"candidates": 64, "ascent": 3, "neighbours": 56, "patience": 2}
+CAREFUL = {"candidates": 96, "ascent": 12, "neighbours": 64, "patience": 3}
+QUICK = {"candidates": 64, "ascent": 3, "neighbours": 56, "patience": 2}
 _REMEMBERED = 4  # rounds whose evaluations fit into the data at the least
 
 
@@ -47,9 +47,9 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         eps: |f(x') - y*| that counts as reached, in units of the range. Points within the larger
             `tolerance` are answers too, when nothing better is found.
         margin: margin between scores that classifiers aim at.
-        candidates: points compared per row and round; by default 96 for values and 64 for classes.
-        ascent: gradient steps on the expected improvement; by default 12 for values, which are to
-            be met, and 3 for classes, where it is enough to be beyond the boundary.
+        candidates: points compared per row and round; by default 96, and 64 for classes where all
+            features are numbers.
+        ascent: gradient steps on the expected improvement; by default 12 and 3.
         neighbours: data on which a row's prediction is conditioned; by default 64 and 56.
         design: training rows from which the process starts.
         fit_rows: rows from which the kernel is learned.
@@ -133,9 +133,14 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
         return Answer(x=x, infeasible=query.region.fixed.all(1), logs={"rounds": rounds})
 
     def _settings(self, query: Query) -> SearchSettings:
-        """Return the limits of the search, with what suits the task where nothing is said."""
+        """Return the limits of the search, with what suits the task where nothing is said.
+
+        Values are to be met, and labels cannot be climbed along; a class of numbers alone is
+        reached with less.
+        """
         names = ("candidates", "ascent", "neighbours", "patience")
-        usual = VALUES if query.model.task is Task.REGRESSION else CLASSES
+        labels = bool(query.region.layout.blocks.numel())
+        usual = CAREFUL if query.model.task is Task.REGRESSION or labels else QUICK
         told = {n: getattr(self, n) for n in names}
         told = {n: usual[n] if v is None else v for n, v in told.items()}
         told["candidates"] = max(told["candidates"], 4 * self.batch)

@@ -52,11 +52,11 @@ class Pace:
         Nearly all rows that arrive do so in the first half of the steps; of several starts two
         that are ahead after an eighth win, and where they arrive matters little.
         """
-        late, give_up = max(1, steps // 2), max(10, steps // 5)
+        late, give_up = max(1, 2 * steps // 5), max(10, steps // 5)
         if not number:
             return cls(steps=steps, patience=max(20, steps // 4), give_up=give_up, late=late)
         race = Race(starts=starts, keep=KEEP, after=max(1, steps // 8))
-        return cls(steps=late, patience=4, give_up=give_up, race=race)
+        return cls(steps=max(1, steps // 2), patience=4, give_up=give_up, race=race)
 
 
 def descend_once(

@@ -29,9 +29,9 @@ from cel.space import FeatureSpace
 __all__ = ["PPCEF"]
 
 POLISH = 15  # tangents
-ROUNDED = 4  # tangents where points are rounded, which undoes most of what more of them bring
+ROUNDED = 2  # tangents where points are rounded, which undoes most of what more of them bring
 MANY = 128  # plausible rows tried for rows that are hard to answer
-SEVERAL = 32  # the same where points are rounded and there are no categories
+SEVERAL = 16  # the same where points are rounded and there are no categories
 
 
 class PPCEF(LocalMixin, BaseCounterfactualMethod):
@@ -72,7 +72,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
