@@ -151,9 +151,10 @@ class _BayesSearch:
         """Return `batch` points (a, b, d) per row that promise most."""
         near = process.near(self.best.centre(rows), self.settings.neighbours)
         posterior = process.condition(near)
-        rough = posterior.single()  # chooses and climbs; what is chosen is judged exactly
         pool = self._pool(rows, number)
         labels = bool(self.query.region.layout.blocks.numel())
+        # Numbers are chosen and climbed roughly; what is chosen is judged exactly.
+        rough = posterior if labels else posterior.single()
         pool = self.snapped(pool, rows) if labels else self.clipped(pool, rows)
         few = self.settings.batch // 2
         counts = (self.settings.batch - few, few)
