@@ -56,7 +56,7 @@ DEFAULTS = {
     "search.variation.Variation.inside": {"surely": False},
     "search.weight_growth.search_weight": {"growth": 10.0, "largest": 1000000000.0},
     "solvers.admm.Solution": {"iterations": 0},
-    "solvers.admm.solve_programs": {"tolerance": 1e-06, "max_iter": 3000},
+    "solvers.admm.solve_programs": {"tolerance": 1e-06, "max_iter": 3000, "close": 1e-13},
     "solvers.choices.cheapest_choices": {"count": 1, "nodes": 20000},
     "solvers.closed_forms.nearest_elastic": {"l1": 0.0, "theta": 0.0},
     "solvers.closed_forms.nearest_l1": {"scale": 1.0},
