@@ -61,6 +61,7 @@ DEFAULTS = {
     "solvers.closed_forms.nearest_elastic": {"l1": 0.0, "theta": 0.0},
     "solvers.closed_forms.nearest_l1": {"scale": 1.0},
     "solvers.cuts.Cuts": {"memory": 8},
+    "solvers.ellipsoid.Ellipsoids.project": {"close": 1e-13},
     "solvers.halfspaces.nearest_all": {"l1": 0.0, "square": 1.0, "theta": 0.0, "lean": False},
     "solvers.least_change.least_change_search": {"steps": 20},
     "solvers.linearised.Demands": {"aside": 0, "lean": False},
