@@ -121,7 +121,7 @@ class ExplanationResult(ForPeople):
     params: Mapping[str, Any] = field(default_factory=dict)
     logs: Mapping[str, Any] = field(default_factory=dict)
     context: EvaluationContext | None = None
-    inquiry: Callable[[ExplanationResult], pd.DataFrame] | None = None
+    inquiry: Callable[[ExplanationResult, np.ndarray], pd.DataFrame] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.x_origs)
@@ -332,13 +332,25 @@ class ExplanationResult(ForPeople):
         no answer), `reason`, `blocked_by`, `relax` (the constraint whose lifting helps most),
         `how_far`, `best_effort` and `best_prediction`.
         """
-        return self._diagnosis.copy()
+        return self._diagnosed(np.flatnonzero(self.unanswered))
 
-    @cached_property
-    def _diagnosis(self) -> pd.DataFrame:
+    def _diagnosed(self, rows: np.ndarray) -> pd.DataFrame:
+        """Return the lines of some rows (m,) without an answer; each is looked into once."""
         from cel.result_io import reasons_table
 
-        return reasons_table(self) if self.inquiry is None else self.inquiry(self)
+        if self.inquiry is None:
+            table = reasons_table(self).set_index(np.flatnonzero(self.unanswered))
+            return table.loc[rows].reset_index(drop=True)
+        new = np.setdiff1d(rows, [i for part in self._diagnosis for i in part.index])
+        if len(new) or not self._diagnosis:
+            self._diagnosis.append(self.inquiry(self, new).set_index(new))
+        parts = [p for p in self._diagnosis if len(p)] or self._diagnosis[:1]
+        return pd.concat(parts).loc[rows].reset_index(drop=True)
+
+    @cached_property
+    def _diagnosis(self) -> list[pd.DataFrame]:
+        """What was found out by now, by positions of rows."""
+        return []
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{n} {s}" for s, n in self.counts().items())

@@ -1,5 +1,7 @@
 """A no with reasons: what blocks a row, what would help, and how near it came."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,3 +145,27 @@ def test_rows_that_are_answered_are_searched_once(loans, tmp_path, monkeypatch):
     result.show()
     result.save_html(tmp_path / "page.html")
     assert "_diagnosis" not in vars(result)
+
+
+def test_only_the_rows_that_are_shown_are_looked_into(loans, tmp_path):
+    frame, model = loans
+    rows = frame[~model.predict(frame) & (frame.income < 50) & (frame.debt > 25)].head(6)
+    rules = {"immutable": ["debt", "age"], "ranges": {"income": (0, 50)}}
+    result = cel.explain(model, rows, background=frame, target=True, **rules)
+    assert result.unanswered.all()
+    asked: list[list[int]] = []
+
+    def counted(of, which, inquiry=result.inquiry):
+        asked.append(which.tolist())
+        return inquiry(of, which)
+
+    result = replace(result, inquiry=counted)
+    result.show(2)
+    assert asked == [[0, 1]]
+    result.save_html(tmp_path / "page.html", most=4)
+    assert asked == [[0, 1], [2, 3]]
+    whole = result.diagnosis()
+    assert asked == [[0, 1], [2, 3], [4, 5]]
+    assert whole["row"].tolist() == list(rows.index)
+    once = cel.explain(model, rows, background=frame, target=True, **rules).diagnosis()
+    pd.testing.assert_frame_equal(whole, once)

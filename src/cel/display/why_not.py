@@ -30,16 +30,18 @@ def why_not(result: ExplanationResult, facts: Facts, *, search: bool) -> dict[in
             was found out before is told.
     """
     shown = {int(row): k for k, row in enumerate(facts.rows)}
-    rows = np.flatnonzero(result.unanswered)
-    if not any(int(r) in shown for r in rows) or not (search or "_diagnosis" in vars(result)):
+    rows = np.array([r for r in np.flatnonzero(result.unanswered) if int(r) in shown], dtype=int)
+    if not search:
+        known = {i for part in vars(result).get("_diagnosis", []) for i in part.index}
+        rows = np.array([r for r in rows if r in known], dtype=int)
+    if not len(rows):
         return {}
-    lines = result.diagnosis().to_dict("records")
-    told = {}
-    for row, line in zip(rows, lines, strict=True):
-        if int(row) in shown:
-            place = shown[int(row)]
-            told[place] = _sentences(line, facts.wanted[place], result.task)
-    return told
+    places = [shown[int(r)] for r in rows]
+    lines = result._diagnosed(rows).to_dict("records")
+    return {
+        place: _sentences(line, facts.wanted[place], result.task)
+        for place, line in zip(places, lines, strict=True)
+    }
 
 
 def _sentences(line: Mapping[Any, Any], wanted: str, task: Task) -> list[str]:

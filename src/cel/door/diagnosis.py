@@ -108,9 +108,8 @@ class Inquiry:
     wish: Any
     time_limit: float | None
 
-    def __call__(self, result: ExplanationResult) -> pd.DataFrame:
-        """Return one line per row without an answer."""
-        rows = np.flatnonzero(result.unanswered)
+    def __call__(self, result: ExplanationResult, rows: np.ndarray) -> pd.DataFrame:
+        """Return one line for each of some rows (m,) without an answer."""
         table = pd.DataFrame({c: [None] * len(rows) for c in COLUMNS}, dtype=object)
         table["row"], table["status"] = result.source_ids[rows], result.status[rows]
         table["proved"] = result.status[rows] == Status.INFEASIBLE.value

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,7 +15,9 @@ from cel.cf_methods.local_methods.auto.auto import PER_CHANGE
 from cel.cf_methods.local_methods.auto.plans import Kind, Stage, Wish, kind_of
 from cel.cf_methods.local_methods.dice import DiCE, DiCEIntervals
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
+from cel.door.further_answers import fill_sets
 from cel.door.single_changes import single_moves
+from cel.door.stage_methods import OWN
 from cel.errors import BudgetExceeded
 from cel.preprocessing import GivenRows
 from cel.protocols import Proof, Task
@@ -29,8 +30,10 @@ from cel.space.layout import by_feature
 __all__ = ["Efforts", "Portfolio"]
 
 EXACT = ("actionable", "cells", "exact_tree", "exact_relu")  # whose answers need no second look
+FEW = "few changes at a time"
+DRAWN = ("growing_spheres", "dice")
+DEEP = 6, 8  # changes combined and states kept, for rows that nothing else has answered
 DEAR = 2.0  # times the least weight: columns that are left alone if that is possible
-NEAR_TO_FIRST = 1e-6  # of the cost: what counts as dearer than the first answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +83,34 @@ class Portfolio(Auto):
         self.n, self.dummies = n, dummies
 
     def plan(self) -> tuple[Stage, ...]:
-        """Return the stages of `auto`, fitted to what comes before and after them.
+        """Return all stages; see `early` and `late`."""
+        return (*self.early(), *self.late())
 
-        Rows that `cells` leaves open get an answer or a proof. Of a black box few changes are
-        tried first, so that every stage sees only what is left.
+    def early(self) -> tuple[Stage, ...]:
+        """Return the stages of `auto` that come before few changes.
+
+        `cells` proves what it cannot answer, and tangents are not followed by a descent: these
+        are cheap. Of a black box few changes are tried first, so that every stage sees only what
+        is left.
         """
-        out: list[Stage] = []
-        for stage in super().plan():
-            if stage.every and self._kind == "black_box":
-                continue
-            exact = stage.method == "actionable"  # for the cost of `auto`, not distance alone
-            out.append(replace(stage, params={"beta": PER_CHANGE}) if exact else stage)
-            if stage.method == "cells":
-                out.append(Stage(method="exact_tree"))
-        return tuple(out)
+        if self._kind == "black_box":
+            return ()
+        stages = super().plan()
+        if self._kind == "differentiable":
+            stages = tuple(s for s in stages if s.method not in (*DRAWN, "nice"))
+        exact = {"beta": PER_CHANGE}  # for the cost of `auto`, not distance alone
+        return tuple(replace(s, params=exact) if s.method == "actionable" else s for s in stages)
+
+    def late(self) -> tuple[Stage, ...]:
+        """Return the stages for rows that few changes leave open."""
+        if self._kind == "black_box":
+            return tuple(s for s in super().plan() if not s.every)
+        if self._kind == "differentiable":
+            return (Stage(method="dice"), *(s for s in super().plan() if s.method == "nice"))
+        return ()
+
+    def _class_of(self, name: str) -> Any:
+        return OWN.get(name) or super()._class_of(name)
 
     def _fit(self, train: TrainRows) -> None:
         super()._fit(train)
@@ -147,50 +164,62 @@ class Portfolio(Auto):
         if self._view(Budget()).task is Task.REGRESSION:
             return "Predicted numbers: drawn changes, then few changes at a time."
         kind = self._kind
-        stages = ", ".join(dict.fromkeys(s.method for s in self.plan()))
         why = {
             "linear": "The model is linear, so an exact search comes first",
             "trees": "The model is made of trees, so their cells are searched",
             "differentiable": "The model has gradients, which lead the way",
             "black_box": "Nothing but predictions can be seen of the model",
         }[kind]
-        if kind == "black_box":
-            return f"{why}: few changes at a time, then {stages}."
-        return f"{why}: {stages}, then few changes at a time."
+        names = [
+            ", ".join(dict.fromkeys(s.method for s in p)) for p in (self.early(), self.late())
+        ]
+        return f"{why}: " + ", then ".join(n for n in (names[0], FEW, names[1]) if n) + "."
 
     # -- one answer --------------------------------------------------------------------------
 
     def _first(self, query: Query) -> tuple[Answer, list[str | None]]:
-        """Return the cheapest answers, and where they are from."""
+        """Return the cheapest answers, and where they are from: stages, few changes, stages."""
         plain = query.model.task is Task.CLASSIFICATION and not self._weighted(query.region.space)
-        if plain and self._kind == "black_box":
-            return self._few_changes_first(query)
-        answer = self._stages(query)
+        early = self.early() if plain else self.plan()
+        answer = self._stages(query, early)
         source = _sources(answer, len(query))
         rows = self._second_look(query, answer, source)
         if not len(rows):
             return answer, source
         new, at = self._few(query, rows, self._effort(query))
-        return self._taken(query, answer, source, new, at)
-
-    def _few_changes_first(self, query: Query) -> tuple[Answer, list[str | None]]:
-        """Ask a black box about few changes, with few calls, and the stages for what is left."""
-        x = torch.full_like(query.x, torch.nan)
-        nothing: list[str | None] = [None] * len(query)
-        new, at = self._few(query, query.rows(), self._effort(query))
-        answer, source = self._taken(query, Answer(x=x), nothing, new, at)
-        rows = answer.x.isnan().any(1).nonzero()[:, 0]
-        if not len(rows) or query.budget.expired:
+        answer, source = self._taken(query, answer, source, new, at)
+        lost = self._lost(answer)
+        if plain and len(lost) and not query.budget.expired:
+            new, at = self._few(query, lost, self._effort(query, deep=True))
+            answer, source = self._taken(query, answer, source, new, at)
+            lost = self._lost(answer)
+        if not (plain and len(lost) and self.late()) or query.budget.expired:
             return answer, source
-        rest = self._stages(query.select(rows))
+        return self._joined(answer, source, lost, self._by(query.select(lost), self.late()))
+
+    @staticmethod
+    def _lost(answer: Answer) -> Tensor:
+        """Return the rows (m,) without an answer and without a proof that there is none."""
+        open_ = answer.x.isnan().any(1)
+        if answer.infeasible is not None:
+            open_ &= ~answer.infeasible.to(open_.device)
+        return open_.nonzero()[:, 0]
+
+    @staticmethod
+    def _joined(
+        answer: Answer, source: list[str | None], rows: Tensor, rest: Answer
+    ) -> tuple[Answer, list[str | None]]:
+        """Return an answer with what later stages say about some rows (m,)."""
         x = answer.x.clone()
         x[rows] = rest.x
-        none = torch.zeros(len(query), dtype=torch.bool, device=x.device)
+        none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        if answer.infeasible is not None:
+            none |= answer.infeasible.to(none.device)
         if rest.infeasible is not None:
             none[rows] = rest.infeasible.to(none.device)
         told = np.array(source, dtype=object)
         told[rows.cpu().numpy()] = _sources(rest, len(rows))
-        return Answer(x=x, infeasible=none, logs=rest.logs), told.tolist()
+        return replace(answer, x=x, infeasible=none, logs=rest.logs), told.tolist()
 
     def _few(self, query: Query, rows: Tensor, effort: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """Return accepted points (a, d) of few changes and their rows (a,)."""
@@ -228,11 +257,11 @@ class Portfolio(Auto):
             none = none & ~won.to(none.device)
         return replace(answer, x=x, proof=proof, bound=bound, infeasible=none), source
 
-    def _stages(self, query: Query) -> Answer:
-        """Return what the portfolio answers; for numbers, DiCE towards intervals."""
-        if query.model.task is Task.CLASSIFICATION:
-            return self._cheap_columns_first(query)
+    def _stages(self, query: Query, stages: tuple[Stage, ...]) -> Answer:
+        """Return what some stages answer; for numbers, DiCE towards intervals."""
         nothing = Answer(x=torch.full_like(query.x, torch.nan))
+        if query.model.task is Task.CLASSIFICATION:
+            return self._cheap_columns_first(query, stages) if stages else nothing
         try:
             found = self._helper(DiCEIntervals).answer(query)
         except BudgetExceeded:
@@ -240,19 +269,19 @@ class Portfolio(Auto):
         told = ["dice" if h else None for h in (~found.x.isnan().any(1)).tolist()]
         return replace(nothing, x=found.x, row_logs={"source": told})
 
-    def _cheap_columns_first(self, query: Query) -> Answer:
+    def _cheap_columns_first(self, query: Query, stages: tuple[Stage, ...]) -> Answer:
         """Ask the portfolio without the dear columns first, and with them where that fails."""
         weight = torch.tensor([f.weight for f in query.region.space])
         dear = weight > DEAR * weight.min()
         if not bool(dear.any()):
-            return super()._explain(query)
-        held = super()._explain(replace(query, region=query.region.freeze(dear)))
+            return self._by(query, stages)
+        held = self._by(replace(query, region=query.region.freeze(dear)), stages)
         rows = held.x.isnan().any(1).nonzero()[:, 0]
         x, n = held.x.clone(), len(query)
         told = np.array((held.row_logs or {}).get("source", [None] * n), dtype=object)
         infeasible = torch.zeros(n, dtype=torch.bool, device=x.device)
         if len(rows):
-            free = super()._explain(query.select(rows))
+            free = self._by(query.select(rows), stages)
             x[rows] = free.x
             told[rows.cpu().numpy()] = (free.row_logs or {}).get("source", [None] * len(rows))
             if free.infeasible is not None:
@@ -286,9 +315,11 @@ class Portfolio(Auto):
             sure |= answer.infeasible.cpu()
         return (~sure).nonzero()[:, 0].to(query.x.device)
 
-    def _effort(self, query: Query) -> tuple[int, int]:
+    def _effort(self, query: Query, *, deep: bool = False) -> tuple[int, int]:
         """Return how many changes are combined, and how many states of a row are kept."""
         limit = query.region.space.limit
+        if deep:
+            return min(DEEP[0], DEEP[0] if limit is None else limit.most), DEEP[1]
         if self._weighted(query.region.space) or limit is not None:
             return min(4, 4 if limit is None else limit.most), 6
         return (3, 4) if self._kind == "black_box" else (2, 4)
@@ -342,7 +373,7 @@ class Portfolio(Auto):
             return
         points = torch.cat([p for p, _ in pool])
         at = torch.cat([r for _, r in pool])
-        _choose(query, sets, points, at, self._cost(query))
+        fill_sets(query, sets, points, at, self._cost(query))
 
     def _cost(self, query: Query) -> Any:
         """Return the cost of points: of `auto`, times the weights of features."""
@@ -363,31 +394,3 @@ class Portfolio(Auto):
 def _sources(answer: Answer, n: int) -> list[str | None]:
     told = (answer.row_logs or {}).get("source", [None] * n)
     return [s if s is None else str(s) for s in told]
-
-
-def _choose(query: Query, sets: Tensor, points: Tensor, at: Tensor, cost: Any) -> None:
-    """Fill sets (n, k, d) from points (a, d) of rows (a,): new columns first, cheapest first.
-
-    The first answer stays; what costs less, or the same again, is no further answer.
-    """
-    k = sets.shape[1]
-    have = (~sets[:, 0].isnan().any(1)).nonzero()[:, 0]
-    first = torch.full_like(sets[:, 0, 0], -torch.inf)
-    first[have] = cost(sets[have, 0], have)
-    price = cost(points, at)
-    dearer = price > first[at] * (1 + NEAR_TO_FIRST)
-    points, at = torch.cat([sets[have, 0], points[dearer]]), torch.cat([have, at[dearer]])
-    price = torch.cat([first[have], price[dearer]])
-    region = query.region
-    moved = by_feature((points - query.x[at]).abs(), region.layout.owner, len(region.space))
-    table = pd.DataFrame({"row": at.cpu().numpy(), "price": price.cpu().numpy()})
-    table["point"] = np.unique(np.round(points.cpu().numpy(), 5), axis=0, return_inverse=True)[1]
-    table["kind"] = np.unique((moved > 0).numpy(), axis=0, return_inverse=True)[1]
-    table = table.sort_values(["row", "price"], kind="stable").drop_duplicates(["row", "point"])
-    table["again"] = table.duplicated(["row", "kind"])
-    table = table.sort_values(["row", "again", "price"], kind="stable")
-    table = table[table.groupby("row").cumcount() < k].sort_values(["row", "price"], kind="stable")
-    place = torch.as_tensor(table.groupby("row").cumcount().to_numpy().copy())
-    sets[torch.as_tensor(table["row"].to_numpy().copy()), place] = points[
-        torch.as_tensor(table.index.to_numpy().copy())
-    ]

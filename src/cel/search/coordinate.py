@@ -87,6 +87,7 @@ def coordinate_search(
     polish: int = 4,
     rank: np.ndarray | None = None,
     extra: tuple[np.ndarray, np.ndarray] | None = None,
+    second_try: bool = True,
 ) -> Incumbents:
     """Return the cheapest points that a few greedy walks find, lowered and exchanged.
 
@@ -105,6 +106,8 @@ def coordinate_search(
         rank: (n,) which one of the best first moves each row follows alone, instead of `starts`;
             nothing is exchanged then, so that different first moves stay different answers.
         extra: (points (R, A), their rows (R,)) that are lowered, too, where they suffice.
+        second_try: whether rows that no walk answers are walked again, from a first move along
+            every axis.
     """
     owner = np.repeat(np.arange(len(bits.boxes.offset) - 1), np.diff(bits.boxes.offset))
     engine = _Engine(bits, demand, moves, owner)
@@ -121,7 +124,7 @@ def coordinate_search(
     walk, at = np.nonzero(first >= 0)
     _walk(engine, found, engine.moved(cells[walk], first[walk, at]), rows[walk], steps)
     lost = np.flatnonzero(np.isinf(found.cost))
-    if rank is None and len(lost):
+    if second_try and rank is None and len(lost):
         # No single move gains: go where the margin is least bad along each axis, and look again.
         least = np.where(np.isfinite(added[lost]), np.exp(np.clip(after[lost], -30, 0)), 0.0)
         first = _best_first(least, owner, len(np.unique(owner)), None)

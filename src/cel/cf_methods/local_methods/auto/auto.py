@@ -76,13 +76,17 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
         return plan
 
     def _explain(self, query: Query) -> Answer:
+        return self._by(query, self.plan())
+
+    def _by(self, query: Query, stages: tuple[Stage, ...]) -> Answer:
+        """Return what some stages answer, one after the other."""
         n = len(query)
         found, source = Found.nothing(query.x), np.full(n, "", dtype=object)
         infeasible = torch.zeros(n, dtype=torch.bool, device=query.x.device)
         bound = torch.full_like(query.x[:, 0], torch.nan)
         proof = np.full(n, Proof.NONE.value, dtype=object)
         cost = self._cost(query)
-        for stage in self.plan():
+        for stage in stages:
             open_ = ~infeasible if stage.every else ~infeasible & ~found.ok
             rows = open_.nonzero()[:, 0]
             if not len(rows) or query.budget.expired:
@@ -134,7 +138,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
         if name in self.passed_over_:
             return None
         try:
-            made = METHODS.get(name)(
+            made = self._class_of(name)(
                 self.model,
                 space=self.space,
                 random_state=self.random_state,
@@ -147,6 +151,10 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
             return None
         self.ready_[name] = made
         return made
+
+    def _class_of(self, name: str) -> Any:
+        """Return the class of the method of a stage."""
+        return METHODS.get(name)
 
     def _cost(self, query: Query) -> Any:
         lay, scale = query.region.layout, self.scale_.to(query.x)
