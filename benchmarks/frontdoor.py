@@ -10,9 +10,10 @@ only up; at most 60 hours a week), beside dice-ml, NICEx and treecf. kinds: six 
 Everybody is asked with the same rows of the raw table, and judged on the returned rows by the
 user's own model and by the constraints. `L1` is the sum of |change| / training range over numbers,
 `labels` the number of changed labels, `cost` what `auto` minimises: |change| / median absolute
-deviation, 1 per label and 0.05 per changed column; means over rows with an answer. Times
-are CPU seconds of one process with one thread: `ms` of the answers, `ready` of what is done once
-(reading the table and the model). With --write the tables go into docs/performance.md.
+deviation, 1 per label and 0.05 per changed column; means over rows with an answer. `proved` are
+rows without an answer that are proved to have none. Times are CPU seconds of one process with one
+thread: `ms` of the answers, `ready` of what is done once (reading the table and the model). With
+--write the tables go into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def ours(problem, rows, method="auto", name="cel.explain", **settings):
     """Ask the front door."""
     rules = {n: getattr(problem, n) for n in ("immutable", "increasing", "ranges")}
     told, result = timed(problem, problem.model, name, rows, method=method, **rules, **settings)
-    return told | {"impossible": int((result.status == "infeasible").sum())}
+    return told | {"proved": int((result.status == "infeasible").sum())}
 
 
 def timed(problem, model, name, rows, **settings):
@@ -293,7 +294,8 @@ def beside(kind, setting, model, judge, train, rows):
     near = [s for s in same if s["cost"] <= CLOSE * auto["cost"]]
     rival = min(near, key=lambda s: s["ms"]) if near else None
     return {
-        "model": kind, "setting": setting, "auto": auto["good"], "cost": auto["cost"],
+        "model": kind, "setting": setting, "auto": auto["good"], "proved": auto["proved"],
+        "cost": auto["cost"],
         "ms": auto["ms"], "ready": auto["ready"], "best single": best["good"],
         "fastest": fast["method"], "its ms": fast["ms"], "its cost": fast["cost"],
         "fastest as near": rival["method"] if rival else "none",
@@ -311,7 +313,8 @@ class Judged:
 
     def ask(self, method, rows, known):
         settings = {"method": method, **self.rules, **known}
-        return shown(timed(self.problem, self.own, method, rows, **settings)[0])
+        told, result = timed(self.problem, self.own, method, rows, **settings)
+        return shown(told | {"proved": int((result.status == "infeasible").sum())})
 
 
 # -- the page --------------------------------------------------------------------------------
@@ -347,7 +350,7 @@ def main() -> None:
     options = parser.parse_args()
     parts = options.parts or ["rivals", "kinds"]
     if "rivals" in parts:
-        table = rivals(options.rows).drop(columns=["good", "impossible"], errors="ignore")
+        table = rivals(options.rows).drop(columns=["good"])
         print(markdown(table))
         if options.write:
             put("rivals", table)

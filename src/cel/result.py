@@ -336,6 +336,8 @@ class ExplanationResult(ForPeople):
 
     def _diagnosed(self, rows: np.ndarray) -> pd.DataFrame:
         """Return the lines of some rows (m,) without an answer; each is looked into once."""
+        import pandas as pd
+
         from cel.result_io import reasons_table
 
         if self.inquiry is None:

@@ -152,3 +152,110 @@ def test_a_space_can_be_given_to_the_call(credit):
     space = infer_space(frame, immutable=["home"])
     answers = call(credit, space=space).to_frame()
     assert (answers.home == rows.home).all()
+
+
+# -- what simply works -------------------------------------------------------------------------
+
+
+def test_without_a_target_two_classes_mean_the_other_one(credit):
+    model, frame, rows = credit
+    result = cel.explain(model, rows, frame)
+    assert (model.predict(result.to_frame()) == "good").all()
+    three = LogisticRegression(max_iter=500).fit(frame[["income"]], frame.income // 34)
+    with pytest.raises(ConfigError, match="3 classes"):
+        cel.explain(three, frame[["income"]].head(2), frame[["income"]])
+
+
+def test_rows_that_are_as_wanted_already(credit):
+    model, frame, _ = credit
+    good = frame[model.predict(frame) == "good"].head(2)
+    assert call(credit, X=good).status.tolist() == ["not_applicable"] * 2
+
+
+def test_columns_come_back_in_the_order_in_which_they_came(credit):
+    rows = credit[2][["home", "income"]]
+    answers = call(credit, X=rows).to_frame()
+    assert list(answers.columns) == ["home", "income"]
+    other = call(credit).to_frame()[["home", "income"]]
+    pd.testing.assert_frame_equal(answers, other)
+
+
+def test_indexes_that_repeat_are_kept(credit):
+    rows = credit[2].set_axis(pd.Index([7, 7, 8], name="customer"))
+    answers = call(credit, X=rows).to_frame()
+    assert answers.index.equals(rows.index)
+    assert answers.index.name == "customer"
+
+
+@pytest.mark.parametrize("names", [[0, 1], pd.MultiIndex.from_tuples([("x", "a"), ("x", "b")])])
+def test_names_of_columns_that_are_no_text(credit, names):
+    _, frame, rows = credit
+    with pytest.raises(DataError, match="is no text; rename the column"):
+        cel.explain(
+            lambda r: np.ones((len(r), 2)) / 2, rows.set_axis(names, axis=1),
+            frame.set_axis(names, axis=1), classes=[0, 1], target=1,
+        )  # fmt: skip
+
+
+def test_a_model_that_prints(credit, capsys):
+    model, frame, rows = credit
+
+    def loud(table):
+        print("asked")
+        return model.predict_proba(table)
+
+    result = cel.explain(loud, rows, frame, classes=["bad", "good"], target="good")
+    assert result.found.all()
+    assert "asked" in capsys.readouterr().out
+
+
+def test_columns_without_news_and_many_labels(credit):
+    model, frame, _ = credit
+    wide = frame.assign(
+        yes=frame.income > 50, same="x", one=1.0, code=[f"customer {i}" for i in range(len(frame))]
+    )
+    wide = pd.concat([wide] * 20, ignore_index=True)
+    wide["code"] = [f"customer {i}" for i in range(len(wide))]
+
+    def ask(rows):
+        assert rows["same"].eq("x").all()
+        assert rows["one"].eq(1.0).all()
+        return model.predict_proba(rows[["income", "home"]])
+
+    rows = wide[model.predict(wide[["income", "home"]]) == "bad"].head(3)
+    result = cel.explain(ask, rows, wide, classes=["bad", "good"], target="good")
+    answers = result.to_frame()
+    assert len(answers) == 3
+    assert answers[["yes", "code"]].equals(rows[["yes", "code"]])
+
+
+def test_numbers_and_text_in_one_column(credit):
+    model, frame, _ = credit
+    mixed = frame.assign(note=[1, "two"] * (len(frame) // 2))
+    rows = mixed[model.predict(frame) == "bad"].head(3)
+
+    def ask(table):
+        return model.predict_proba(table[["income", "home"]])
+
+    result = cel.explain(ask, rows, mixed, classes=["bad", "good"], target="good")
+    assert result.to_frame()["note"].tolist() == rows["note"].tolist()
+
+
+def test_everything_immutable_is_proved_to_be_impossible(credit):
+    result = call(credit, immutable=["income", "home"])
+    assert result.status.tolist() == ["infeasible"] * 3
+
+
+def test_infinite_numbers_in_the_background_are_named(credit):
+    model, frame, rows = credit
+    wrong = frame.astype({"income": float})
+    wrong.iloc[3, 0] = np.inf
+    with pytest.raises(DataError, match="income"):
+        cel.explain(model, rows, wrong, target="good")
+
+
+def test_twenty_rows_and_a_hundred_thousand(credit):
+    model, frame, rows = credit
+    assert cel.explain(model, rows, frame.head(20), target="good").found.all()
+    many = pd.concat([frame] * 850, ignore_index=True)
+    assert cel.explain(model, rows, many, target="good").found.all()

@@ -14,12 +14,13 @@ from cel.cf_methods.query import Answer, Query
 from cel.cf_methods.tangent.ladder import climb, tangents
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.models.trees import TreeView
-from cel.search.branch import SearchProof, branch_and_bound
+from cel.search.branch import BoxSearch, SearchProof
 from cel.search.coordinate import Incumbents, coordinate_search
 
 __all__ = ["OWN", "CellsOrProof", "FirstTangents"]
 
-FIRST_NODES = 200  # boxes of a row that the walks left open, before other walks are tried
+FIRST_NODES = 500  # boxes of a row that the walks left open, before other walks are tried
+WIDTH = 16  # boxes of a row that are looked at together
 STEPS = 12  # tangents; more of them move hardly an answer
 
 
@@ -34,40 +35,39 @@ class CellsOrProof(ExactTree):
     def _prove(
         self, query: Query, view: TreeView, group: DemandGroup, table: CellTable
     ) -> SearchProof:
-        demand, n = group.demand(view.bits), len(table)
+        n, demand = len(table), group.demand(view.bits)
         best = coordinate_search(
             view.bits, demand, table, starts=self.starts, steps=self.steps, second_try=False
         )
-        proof = SearchProof(
-            best, np.full(n, np.nan), np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
-        )
-        self._settle(query, view, group, table, proof, FIRST_NODES)
-        self._settle(query, view, group, table, proof, self.nodes)
-        return proof
+        bound, done = np.full(n, np.nan), np.zeros(n, dtype=bool)
+        nodes = np.zeros(n, dtype=np.int64)
+        open_ = np.isinf(best.cost)
+        if open_.any() and not query.budget.expired:
+            rows = np.flatnonzero(open_)
+            told = self._settle(query, view, group.only(open_), table.select(rows))
+            best.offer(rows, told.best.cells, told.best.cost)
+            bound[rows], done[rows], nodes[rows] = told.bound, told.done, told.nodes
+        return SearchProof(best, bound, done, nodes)
 
     def _settle(
-        self,
-        query: Query,
-        view: TreeView,
-        group: DemandGroup,
-        table: CellTable,
-        proof: SearchProof,
-        nodes: int,
-    ) -> None:
-        """Look for the rows without an answer or a proof, in place."""
-        open_ = np.isinf(proof.best.cost) & ~proof.done
-        rows = np.flatnonzero(open_)
-        if not len(rows) or query.budget.expired:
-            return
-        few, part = group.only(open_), table.select(rows)
-        first = nodes < self.nodes
-        best = Incumbents.nothing(part.home) if first else self._search(view, few, part)
-        told = branch_and_bound(
-            box_problem(view, few, part), best, nodes=nodes, expired=lambda: query.budget.expired
-        )
-        proof.best.offer(rows, told.best.cells, told.best.cost)
-        proof.bound[rows], proof.done[rows] = told.bound, told.done
-        proof.nodes[rows] += told.nodes
+        self, query: Query, view: TreeView, group: DemandGroup, table: CellTable
+    ) -> SearchProof:
+        """Return answers or proofs of rows that no walk has answered."""
+
+        def expired() -> bool:
+            return query.budget.expired
+
+        best = Incumbents.nothing(table.home)
+        boxes = BoxSearch(box_problem(view, group, table), best, FIRST_NODES, WIDTH)
+        boxes.run(expired)
+        open_ = np.isinf(best.cost) & ~boxes.proof().done
+        if open_.any() and not expired():
+            rows = np.flatnonzero(open_)
+            again = self._search(view, group.only(open_), table.select(rows))
+            best.offer(rows, again.cells, again.cost)
+            boxes.limit = np.where(np.isinf(best.cost), self.nodes, 0)
+            boxes.run(expired)
+        return boxes.proof()
 
 
 class FirstTangents(Wachter):
