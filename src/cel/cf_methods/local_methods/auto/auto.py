@@ -138,7 +138,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
         if name in self.passed_over_:
             return None
         try:
-            made = self._class_of(name)(
+            made: BaseCounterfactualMethod = self._class_of(name)(
                 self.model,
                 space=self.space,
                 random_state=self.random_state,
