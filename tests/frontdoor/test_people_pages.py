@@ -67,4 +67,4 @@ def test_pictures_are_small_and_there():
     for name in (*PAGES, "why"):
         text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf8")
         for picture in re.findall(r"!\[[^\]]*\]\((images/[^)]+)\)", text):
-            assert (ROOT / "docs" / picture).stat().st_size < 100_000
+            assert (ROOT / "docs" / picture).stat().st_size < 60_000

@@ -47,7 +47,7 @@ def notebook_html(result: ExplanationResult, rows: int = 10, *, search: bool = F
         f"<p>{html(repr(result))}</p>",
         before_after(facts, why),
         f"<p>{html(HINT)}</p>" if unanswered else "",
-        f"<p>... and {more} more rows: show(rows=...)</p>" if more > 0 else "",
+        f"<p>... and {more} more {'row' if more == 1 else 'rows'}: show(rows=...)</p>" if more > 0 else "",
     ]
     return f'<div class="cel-result">{"".join(parts)}</div>'
 

@@ -53,7 +53,9 @@ def person_page(result: ExplanationResult, *, title: str | None = None, most: in
     why = why_not(result, shown, search=True)
     body += [_card(shown, k, strips, why.get(k, [])) for k in range(len(shown))]
     if len(result) > len(shown):
-        body.append(f"<p>{len(result) - len(shown):,} more rows are counted above, not shown.</p>")
+        more = len(result) - len(shown)
+        words = "row is" if more == 1 else "rows are"
+        body.append(f"<p>{more:,} more {words} counted above, not shown.</p>")
     return simple_page(title, "\n".join(body))
 
 
@@ -145,15 +147,15 @@ def _chance(facts: Facts, row: int) -> str:
         return ""
     before, after = (float(p[row]) for p in facts.chances)
     texts = percent_pair(before, after)
-    wide = 320
+    wide = 240
     return (
         f'<p class="chance"><svg role="img" aria-label="probability from {html(texts[0])} to '
         f'{html(texts[1])}" viewBox="0 0 {wide} 14" width="{wide}" height="14">'
         f'<rect class="track" x="0" y="3" width="{wide}" height="8" rx="4"/>'
         f'<rect class="fill" x="0" y="3" width="{wide * after:.1f}" height="8" rx="4"/>'
         f'<rect class="was" x="0" y="3" width="{wide * before:.1f}" height="8" rx="4"/></svg> '
-        f"probability of {html(facts.wanted[row])}: {html(texts[0])} → "
-        f"<b>{html(texts[1])}</b></p>"
+        f"<span>probability of {html(facts.wanted[row])}: {html(texts[0])} → "
+        f"<b>{html(texts[1])}</b></span></p>"
     )
 
 

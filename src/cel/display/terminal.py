@@ -56,7 +56,8 @@ def terminal_text(result: ExplanationResult, rows: int = 10, *, search: bool = F
         told = [row_sentence(facts, k), *(f"  {w}" for w in why.get(k, [])), ""]
         lines += _row(facts, k) if facts.has_answer[k] else told
     if len(result) > len(facts):
-        lines += [f"... and {len(result) - len(facts)} more rows: show(rows=...)", ""]
+        more = len(result) - len(facts)
+        lines += [f"... and {more} more {'row' if more == 1 else 'rows'}: show(rows=...)", ""]
     return "\n".join(lines)
 
 

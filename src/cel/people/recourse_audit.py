@@ -75,7 +75,10 @@ class RecourseAudit:
         table = html_table(list(shown.columns), shown.to_numpy().tolist())
         told = [self._gap_text(line) for line in self.gaps.itertuples()] + list(self.notes)
         lines = "".join(f"<p>{html(t)}</p>" for t in told)
-        return f"<h2>Recourse towards {html(self.wanted)}</h2>{table}{lines}"
+        return (
+            f"<h2>Recourse towards {html(self.wanted)}</h2>"
+            f'<div class="numbers">{table}</div>{lines}'
+        )
 
     def _shown(self) -> pd.DataFrame:
         lines: list[Any] = list(self.table.itertuples())
