@@ -40,6 +40,7 @@ def notebook_html(result: ExplanationResult, rows: int = 10, *, search: bool = F
     """
     facts = first_rows(result, rows)
     more = len(result) - len(facts)
+    noun = "row" if more == 1 else "rows"
     why = why_not(result, facts, search=search)
     unanswered = bool(result.unanswered[facts.rows].any()) and not why
     parts = [
@@ -47,7 +48,7 @@ def notebook_html(result: ExplanationResult, rows: int = 10, *, search: bool = F
         f"<p>{html(repr(result))}</p>",
         before_after(facts, why),
         f"<p>{html(HINT)}</p>" if unanswered else "",
-        f"<p>... and {more} more {'row' if more == 1 else 'rows'}: show(rows=...)</p>" if more > 0 else "",
+        f"<p>... and {more} more {noun}: show(rows=...)</p>" if more > 0 else "",
     ]
     return f'<div class="cel-result">{"".join(parts)}</div>'
 
