@@ -10,7 +10,9 @@ from scipy.stats import norm
 
 from cel.cf_methods.local_methods import PROBE, ROAR
 from cel.cf_methods.local_methods.probe import invalidation_bound
+from cel.datasets import load_dataset
 from cel.errors import ConfigError
+from cel.models.classifiers import MLPClassifier
 from cel.protocols import Task
 from cel.space import FeatureSpace
 from cel.testing.problems import PROBLEMS, ToyModel
@@ -146,3 +148,12 @@ def test_noise_into_any_other_class_counts(deviation):
         lost.append((scores.argmax(1) != target).mean())
     above = np.maximum(np.array(lost) - rate - eps, 0)
     deviation(above, oracle="20,000 draws", limit=4 * np.sqrt(0.3 * 0.7 / 2000), unit="rate above")
+
+
+def test_rows_whose_slope_promises_too_much_are_searched_anew():
+    """Two moons of wavy boundary: almost all rows find a place that noise does not leave."""
+    split = load_dataset("moons").split()
+    model = MLPClassifier(hidden=(32, 32), lr=0.01).fit(split.loader("train"))
+    rows = split.test.X[model.predict_proba(split.test.X).argmax(1) == 0][:30]
+    result = PROBE(model, rate=0.1, draws=1000).fit(split).explain(rows, split.target.classes[1])
+    assert result.found.mean() >= 0.9

@@ -22,9 +22,7 @@ from cel.space.distances import mad_scale
 __all__ = ["PROBE", "invalidation_bound"]
 
 ROUNDS = 8  # of asking for more where draws say no
-GROWTH = 1.1  # of the standard deviations that the draws found missing
-LEAST = 0.02  # standard deviations that are asked for in addition
-AGAIN = 15  # tangents of a row that starts from its last answer
+GROWTH = 1.2  # of the standard deviations asked for
 FIRST = 200  # draws that settle clear rows
 CONFIDENCE = 1.645  # one-sided 95 %
 
@@ -38,7 +36,7 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
     upper end of a one-sided 95 % interval over `draws` noisy copies of the answer must not exceed
     `r + eps`. The search therefore aims at the rate whose interval ends there; rows that cannot be
     so clear are tried at r itself, and are `infeasible` only if that is proved impossible, too.
-    Rows whose draws say no are asked for as much more as they lacked, up to eight times.
+    Rows whose draws say no are asked for more and searched anew, up to eight times.
 
     Args:
         model: any classifier with gradients.
@@ -57,7 +55,7 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "probe"
-    version = 2
+    version = 3
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Pawelczyk et al., ICLR 2023, arXiv:2203.06768"
@@ -92,26 +90,23 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
         self.scale_ = torch.as_tensor(scale).to(train.x)
 
     def _explain(self, query: Query) -> Answer:
-        aim = _depth(self._aim())
-        depth = query.x.new_full((len(query),), aim)
+        depth = query.x.new_full((len(query),), _depth(self._aim()))
         x = torch.full_like(query.x, torch.nan)
         infeasible = torch.zeros_like(depth, dtype=torch.bool)
         rate = torch.full_like(depth, torch.nan)
-        todo, last = query.rows(), None
+        todo = query.rows()
         for number in range(ROUNDS):
             part = query.select(todo)
-            answer = self._solve(part, depth[todo], last)
-            ok, bound, seen = self._survives(part, answer.x)
+            answer = self._solve(part, depth[todo])
+            ok, bound = self._survives(part, answer.x)
             x[todo[ok]], rate[todo[ok]] = answer.x[ok], bound[ok]
             if not number:
                 rows = todo[answer.x.isnan().any(1)]
                 x[rows], rate[rows], infeasible[rows] = self._barely(query.select(rows))
-            left = ~ok & ~answer.x.isnan().any(1)
-            todo, last, seen = todo[left], answer.x[left], seen[left]
+            todo = todo[~ok & ~answer.x.isnan().any(1)]
             if not len(todo) or query.budget.expired:
                 break
-            found = math.sqrt(2) * torch.erfinv(1 - 2 * seen.clamp(0.001, 0.999))
-            depth[todo] += GROWTH * (aim - found).clamp(min=LEAST)
+            depth[todo] = torch.where(depth[todo] > 0.05, depth[todo] * GROWTH, 0.1)
         told = [None if math.isnan(r) else r for r in rate.tolist()]
         return Answer(x=x, infeasible=infeasible, row_logs={"invalidation_rate": told})
 
@@ -121,8 +116,8 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
         none = torch.zeros_like(bound, dtype=torch.bool)
         if not len(query):
             return x, bound, none
-        answer = self._solve(query, torch.full_like(bound, _depth(self.rate)), None)
-        ok, bound, _ = self._survives(query, answer.x)
+        answer = self._solve(query, torch.full_like(bound, _depth(self.rate)))
+        ok, bound = self._survives(query, answer.x)
         x[ok] = answer.x[ok]
         bound = torch.where(ok, bound, torch.nan)
         return x, bound, none if answer.infeasible is None else answer.infeasible
@@ -137,37 +132,30 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
             low, high = (middle, high) if fits else (low, middle)
         return low or self.rate
 
-    def _solve(self, query: Query, depth: Tensor, start: Tensor | None) -> Answer:
-        """Return the nearest points that are clear by `depth` (n,), from `start` if it is given.
-
-        Rows that have no answer from there are searched anew.
-        """
+    def _solve(self, query: Query, depth: Tensor) -> Answer:
+        """Return the nearest points that are clear of the boundary by `depth` (n,)."""
         margins = noisy_margins(query, math.sqrt(self.variance), depth)
         unit = self.scale_.to(query.x) if self.distance == "l1_mad" else 1.0
         problem = robust_problem(query, margins, unit)
         others = restarts(known_rows(self.train_, self.restarts), self.steps)
-        rungs = [tangents(self.steps), keeping_relations(self.steps), others]
-        if start is not None:
-            again = min(self.steps, AGAIN)
-            rungs.insert(0, lambda part: part.tangent(start, steps=again))
-        return climb(problem, rungs, exact=start is None)
+        return climb(problem, [tangents(self.steps), keeping_relations(self.steps), others])
 
-    def _survives(self, query: Query, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return which answers (n, d) draws accept, upper ends of their rates, and the rates.
+    def _survives(self, query: Query, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which answers (n, d) draws accept, and the upper ends of their rates.
 
         Rows that a few draws show to lie far on either side are not asked for more of them.
         """
         most, open_ = self.rate + self.eps, ~x.isnan().any(1)
-        bound, rate = (torch.full_like(x[:, 0], torch.nan) for _ in range(2))
+        bound = torch.full_like(x[:, 0], torch.nan)
         for draws in (FIRST, self.draws) if self.draws > FIRST else (self.draws,):
             rows = open_.nonzero()[:, 0]
             if not len(rows):
                 break
             lost = self._lost(query.select(rows), x[rows], draws)
-            bound[rows], rate[rows] = invalidation_bound(lost, draws), lost / draws
+            bound[rows] = invalidation_bound(lost, draws)
             hopeless = 1 - invalidation_bound(draws - lost, draws) > most
             open_[rows] = (bound[rows] > most) & ~hopeless
-        return bound <= most, bound, rate
+        return bound <= most, bound
 
     @torch.no_grad()
     def _lost(self, query: Query, x: Tensor, draws: int) -> Tensor:
