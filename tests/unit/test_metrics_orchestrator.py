@@ -478,9 +478,12 @@ def test_models_that_cannot_be_cloned_or_opened(result):
 @pytest.mark.parametrize("suite", packaged_suites())
 def test_every_suite_runs_for_both_tasks(suite, result):
     scores = MetricsOrchestrator(suite).compute(result, method=ExampleMethod(result.context.model))
-    assert scores["success"] == pytest.approx(1 / 3)
-    numbers = MetricsOrchestrator(suite).compute(regression_example())
-    assert all(numbers.reasons[n] for n, value in numbers.items() if math.isnan(value))
+    known = {name: value for name, value in scores.items() if not math.isnan(value)}
+    assert known
+    if suite not in ("density.yaml", "outliers.yaml"):  # of one question each
+        assert known["success"] == pytest.approx(1 / 3)
+    for told in (scores, MetricsOrchestrator(suite).compute(regression_example())):
+        assert all(told.reasons[n] for n, value in told.items() if math.isnan(value))
 
 
 def test_a_model_without_probabilities_is_a_reason(result):

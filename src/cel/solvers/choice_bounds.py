@@ -78,18 +78,8 @@ def _relax(
     for _, extra_cost, extra_gain in chain:
         cost.append(extra_cost)
         value.append(extra_gain)
-    costs, values = np.concatenate(cost, 1), np.concatenate(value, 1)
-    rate = np.where(values > EQUAL, costs / np.maximum(values, 1e-300), np.inf)
-    order = np.argsort(rate, axis=1, kind="stable")
-    sorted_gain = np.where(np.isinf(rate), 0.0, values)
-    sorted_gain = np.take_along_axis(sorted_gain, order, 1)
-    before = np.cumsum(sorted_gain, 1) - sorted_gain
-    slack = SAFE * (1 + np.abs(need))
-    share = np.clip((need[:, None] - before) / np.maximum(sorted_gain, 1e-300), 0.0, 1.0)
-    share = np.where(sorted_gain > 0, share, 0.0)
-    shares = np.zeros_like(share)
-    np.put_along_axis(shares, order, share, 1)
-    short = need - sorted_gain.sum(1) > slack
+    costs = np.concatenate(cost, 1)
+    shares, short = _filled(costs, np.concatenate(value, 1), need)
     total = first + (shares * costs).sum(1)
     floor = np.where(short, np.inf, total * (1 - SAFE) - SAFE)
     offset = base + np.sign(end - base) * room * shares[:, :q]
@@ -109,6 +99,26 @@ def _relax(
         place = np.clip(label - q, 0, stay.shape[1] - 1)
         at = np.where(which >= q, option[rows, place], at)
     return _Relaxed(np.maximum(floor, 0.0), offset, option, fractional, label, at)
+
+
+def _filled(
+    costs: np.ndarray, values: np.ndarray, need: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the shares (n, m) of segments that fill needs (n,), and which all fall short of.
+
+    The segment that gains most per cost comes first; the last one is taken in part.
+    """
+    rate = np.where(values > EQUAL, costs / np.maximum(values, 1e-300), np.inf)
+    order = np.argsort(rate, axis=1, kind="stable")
+    sorted_gain = np.where(np.isinf(rate), 0.0, values)
+    sorted_gain = np.take_along_axis(sorted_gain, order, 1)
+    before = np.cumsum(sorted_gain, 1) - sorted_gain
+    slack = SAFE * (1 + np.abs(need))
+    share = np.clip((need[:, None] - before) / np.maximum(sorted_gain, 1e-300), 0.0, 1.0)
+    share = np.where(sorted_gain > 0, share, 0.0)
+    shares = np.zeros_like(share)
+    np.put_along_axis(shares, order, share, 1)
+    return shares, need - sorted_gain.sum(1) > slack
 
 
 def _hulls(

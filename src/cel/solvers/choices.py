@@ -75,13 +75,7 @@ def cheapest_choices(
         expired: whether to stop.
     """
     p, n = programs, len(programs)
-    out = Chosen(
-        offset=np.full((n, count, p.w.shape[2]), np.nan),
-        option=np.full((n, count, p.price.shape[1]), -1),
-        cost=np.full((n, count), np.inf),
-        bound=np.full(n, np.nan),
-        nodes=np.zeros(n, dtype=np.int64),
-    )
+    out = _nothing_yet(p, count)
     found, spare = np.zeros(n, dtype=np.int64), _Spare(p)
     unsure = np.full(n, np.nan)  # floors of parts too narrow to be split, yet not decided
     queue = evaluate(p, _roots(p))
@@ -118,10 +112,19 @@ def cheapest_choices(
     cut = np.isnan(out.bound)
     out.bound[cut] = spare.limit()[cut] if count == 1 else np.inf
     out.bound[:] = np.fmin(out.bound, unsure)
-    late = np.isposinf(out.cost[:, 0]) & np.isfinite(spare.cost)
-    out.offset[late, 0], out.option[late, 0] = spare.offset[late], spare.option[late]
-    out.cost[late, 0] = spare.cost[late]
+    spare.fill(out)
     return out
+
+
+def _nothing_yet(p: ChoicePrograms, count: int) -> Chosen:
+    n = len(p)
+    return Chosen(
+        offset=np.full((n, count, p.w.shape[2]), np.nan),
+        option=np.full((n, count, p.price.shape[1]), -1),
+        cost=np.full((n, count), np.inf),
+        bound=np.full(n, np.nan),
+        nodes=np.zeros(n, dtype=np.int64),
+    )
 
 
 class _Spare:
@@ -132,6 +135,12 @@ class _Spare:
         self.cost = np.full(len(p), np.inf)
         self.offset = np.zeros((len(p), p.w.shape[2]))
         self.option = np.zeros((len(p), p.price.shape[1]), dtype=np.int64)
+
+    def fill(self, out: Chosen) -> None:
+        """Give rows without an answer the choice that was met on the way."""
+        late = np.isposinf(out.cost[:, 0]) & np.isfinite(self.cost)
+        out.offset[late, 0], out.option[late, 0] = self.offset[late], self.option[late]
+        out.cost[late, 0] = self.cost[late]
 
     def limit(self) -> np.ndarray:
         """Return the floors (n,) at which parts cannot hold anything cheaper."""
