@@ -115,16 +115,16 @@ def rows_of(name):
 
 
 STEPS = 200  # of the descent between two tests
-ROUNDS = 15
 
 
-def probe_descent(model, x, goal, rate, variance):
+def probe_descent(model, x, goal, rate, variance, rounds):
     """Search as the code of PROBE does: every column moves, tests come every 200 steps.
 
     Adam (0.001, amsgrad) on three times the excess of the first-order rate, the cross-entropy to
     (0.45, 0.55) and 0.01 times the L1 distance, a weight that falls by 0.1 from round to round and
     so rewards distance from the second on. No box, no categories, noise on all columns. Rows end
-    at the first test that finds the class and at most the rate plus 0.01.
+    at the first test that finds the class and at most the rate plus 0.01; `rounds` tests at most,
+    which stands for the time limit of the code.
 
     Returns:
         (n, d) ends, NaN for rows without one.
@@ -134,7 +134,7 @@ def probe_descent(model, x, goal, rate, variance):
     out, sigma = torch.full_like(start, torch.nan), math.sqrt(variance)
     adam = torch.optim.Adam([z], lr=0.001, amsgrad=True)
     weight, rng = 0.01, torch.Generator().manual_seed(0)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for _ in range(STEPS):
             adam.zero_grad()
             scores = model.logits(z)

@@ -54,15 +54,20 @@ ROWS = 100
 PROBE = {"rate": 0.35, "variance": 0.01}
 FREE = {"no constraints": {"free": True}}
 COLUMNS = {"all encoded columns as free numbers": {"columns": True}}
-DESCENT = {"the authors' descent": {"descent": True}}
+DESCENT = {
+    "the authors' descent": {"descent": 15},
+    "the authors' descent, one test": {"descent": 1},
+}
 TWO = {
     "two-valued categories": {"data": "adult_of_two"},
-    "two-valued categories and the authors' descent": {"data": "adult_of_two", "descent": True},
-    "both, and a model trained as theirs": {
-        "data": "adult_of_two", "descent": True, "kind": "brief",
-    },
-}  # fmt: skip
-BRIEF = {"the authors' descent, a model trained as theirs": {"descent": True, "kind": "brief"}}
+    "two-valued categories, the authors' descent": {"data": "adult_of_two", "descent": 15},
+    "the same, one test": {"data": "adult_of_two", "descent": 1},
+    "the same, a model trained as theirs": {"data": "adult_of_two", "descent": 1, "kind": "brief"},
+}
+BRIEF = {
+    "the authors' descent, a model trained as theirs": {"descent": 15, "kind": "brief"},
+    "the same with one test": {"descent": 1, "kind": "brief"},
+}
 RATE = {"rate 0.25 asked for": {"rate": 0.25}}
 FOUR = {
     "four features, as theirs": {"data": "german_of_four"},
@@ -83,6 +88,8 @@ PER_COLUMN = {
     "per encoded column": {"value": "L1 per column"},
     "per encoded column, no constraints": {"free": True, "value": "L1 per column"},
     "two-valued categories": {"data": "adult_of_two"},
+    "two-valued categories, delta 0.01": {"data": "adult_of_two", "delta": 0.01},
+    "two-valued categories, delta 0.02": {"data": "adult_of_two", "delta": 0.02},
 }
 
 
@@ -98,7 +105,8 @@ LINES = [
     *_lines("PROBE", "GMC, linear", "probe give_me_some_credit lr",
             ("invalidation rate", 0.24, RATE | DESCENT), ("L1", 0.60, FREE | DESCENT | BRIEF)),
     *_lines("PROBE", "GMC, network", "probe give_me_some_credit mlp",
-            ("invalidation rate", 0.25, RATE), ("L1", 0.47, FREE | DESCENT | BRIEF)),
+            ("invalidation rate", 0.25, RATE | DESCENT | BRIEF),
+            ("L1", 0.47, FREE | DESCENT | BRIEF)),
     *_lines("RBR", "German, network", "rbr german_credit mlp",
             ("validity", 0.99, {}), ("validity, model of other rows", 0.67, FOUR),
             ("L1", 0.485, FOUR)),
@@ -164,8 +172,9 @@ class Runs:
             )
             space = FeatureSpace(space.features)
         start = time.process_time()
-        if settings.pop("descent", False):
-            y, space = probe_descent(model, x, rows.goal, **PROBE), None
+        rounds = settings.pop("descent", 0)
+        if rounds:
+            y, space = probe_descent(model, x, rows.goal, **PROBE, rounds=rounds), None
         else:
             cls, params = named(name)
             params |= PROBE if name == "probe" else {}
