@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from cel.cf_methods.local_methods import DiCoFlex
+from cel.cf_methods.local_methods import NICE, DiCoFlex
 from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import (
     _powers,
     column_weights,
@@ -302,3 +302,52 @@ def test_neighbours_are_the_nearest_by_the_formula(deviation):
     formula = norm_distance(delta, norm, weight[:, None])
     for some in (away[0], torch.cat(away[1:])):
         deviation.absolute(some, formula, oracle="the formula", limit=1e-5)
+
+
+# -- rows without a valid draw ---------------------------------------------------------------
+
+
+def _falling_back(method, fallback, **changes):
+    """The same flow with another fallback, its draws made useless for rows with a large `g0`."""
+    settings = {"samples": 30, "fallback": fallback} | changes
+    out = DiCoFlex(method.model, space=method.space, **settings)
+    out.__dict__ |= {k: v for k, v in vars(method).items() if k.endswith("_") or k == "_split"}
+    out.nice_ = None if fallback is None else NICE(out.model, space=out.space).adopt_rows(out)
+    draw = DiCoFlex.draw
+    out.draw = lambda q: torch.where(q.x[:, None, :1] > 0.4, q.x[:, None], draw(out, q))
+    return out
+
+
+def test_a_fallback_answers_the_rows_without_a_valid_draw(mixed):
+    """Only those: they get the answer of NICE and are named; all others keep theirs."""
+    rows, method = mixed
+    below = rows[method.model.predict(rows) == 0][:60]
+    plain = _falling_back(method, None).explain(below, 1)
+    filled = _falling_back(method, "nice").explain(below, 1)
+    without = ~plain.found
+    assert 5 < without.sum() < 55
+    assert plain.cf_group_ids is None
+    assert np.array_equal(plain.x_cfs[~without], filled.x_cfs[~without])
+    by_nice = NICE(method.model, space=method.space).fit(rows).explain(below[without], 1)
+    assert by_nice.found.all()
+    assert np.array_equal(filled.x_cfs[without], by_nice.x_cfs)
+    assert np.array_equal(filled.x_sets[without, 0], by_nice.x_cfs)
+    assert np.array_equal(filled.cf_group_ids, without.astype(int))
+    assert "NICE" in filled.logs["how"][1]
+
+
+def test_a_fallback_answers_where_no_flow_could_be_trained():
+    rows = np.random.default_rng(0).random((80, 2)).astype(np.float32)
+    model, space = half_space([4.0, 4.0], -4.0), FeatureSpace.continuous(2)
+    below = rows[model.predict(rows) == 0][:10]
+    method = DiCoFlex(model, space=space, fallback="nice", **(SMALL | {"epochs": 1})).fit(rows)
+    method.flow_ = None
+    result = method.explain(below, 1)
+    assert result.found.all()
+    assert (result.cf_group_ids == 1).all()
+
+
+def test_a_fallback_must_be_known():
+    rows, model, space = mixed_case(60)
+    with pytest.raises(ConfigError, match="use 'nice' or None"):
+        DiCoFlex(model, space=space, fallback="face").fit(rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from cel.cf_methods.local_methods.dicoflex.neighbour_pairs import (
     draw_pairs,
     norm_distance,
 )
+from cel.cf_methods.local_methods.nice import NICE
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
@@ -25,6 +27,7 @@ from cel.space import FeatureSpace
 
 __all__ = ["DiCoFlex"]
 
+HOW = {0: "a draw of the flow", 1: "NICE (fallback)"}
 SMALL = 3.0  # changes within this many times the noise of training are given back
 
 
@@ -59,6 +62,8 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         epochs: most passes over the pairs.
         patience: epochs without improvement before training stops.
         pair_batch: pairs per step of the training.
+        fallback: "nice" answers rows without a valid draw by `NICE`, and says in `cf_group_ids`
+            which rows those are; None, as published, leaves them without an answer.
         **options: see `Options`.
 
     Reference: Furman, Movsum-zada, Marszalek, Zieba and Smieja, DiCoFlex: model-agnostic diverse
@@ -94,6 +99,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         epochs: int = 8,
         patience: int = 8,
         pair_batch: int = 256,
+        fallback: Literal["nice"] | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
@@ -103,6 +109,7 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         self.noise, self.category_noise, self.flow = noise, category_noise, flow
         self.transforms, self.hidden = transforms, hidden
         self.epochs, self.patience, self.pair_batch = epochs, patience, pair_batch
+        self.fallback = fallback
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         at_least(self, 1, "samples", "total_CFs", "neighbours", "pairs", "draws")
@@ -110,6 +117,8 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "norm", "noise", "category_noise")
         check_positive(self, "temperature", zero=True)
         check_shares(self, ("confidence",))
+        if self.fallback not in ("nice", None):
+            raise ConfigError(f"DiCoFlex: unknown fallback={self.fallback!r}; use 'nice' or None")
         if not self.norms or min(self.norms) <= 0 or self.norm not in self.norms:
             raise ConfigError(
                 f"DiCoFlex: norm={self.norm} must be one of norms={self.norms}, all positive"
@@ -119,6 +128,9 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         return 12 * self.samples
 
     def _fit(self, train: TrainRows) -> None:
+        self.nice_: NICE | None = None
+        if self.fallback == "nice":
+            self.nice_ = NICE(self.model, space=self.space).adopt_rows(self)
         view = ModelView(self.model)
         rows = TrainRows(x=train.x.to(self._device()), y=train.y.to(self._device()))
         self.weight_ = column_weights(self.space_, rows.x)
@@ -139,6 +151,26 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
 
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
+        answer = self._drawn(query)
+        return answer if self.nice_ is None else self._filled(query, answer, self.nice_)
+
+    def _filled(self, query: Query, answer: Answer, nice: NICE) -> Answer:
+        """Let another method answer the rows without a draw, and tell which rows are whose."""
+        x, sets = answer.x, answer.sets
+        groups = torch.where(x.isnan().any(1), -1, 0)
+        left = (groups < 0).nonzero()[:, 0]
+        if len(left):
+            theirs = nice.answer(query.select(left)).x
+            x = x.index_copy(0, left, theirs)
+            groups[left] = torch.where(theirs.isnan().any(1), -1, 1)
+            if sets is not None:
+                sets = sets.clone()
+                sets[left, 0] = theirs
+        logs = {**(answer.logs or {}), "how": HOW}
+        return replace(answer, x=x, sets=sets, groups=groups, logs=logs)
+
+    def _drawn(self, query: Query) -> Answer:
+        """Return the nearest valid draws."""
         stuck = query.region.fixed.all(1)
         if self.flow_ is None:
             why = "no training row has a neighbour of another class that keeps the constraints"
