@@ -349,5 +349,5 @@ def test_a_fallback_answers_where_no_flow_could_be_trained():
 
 def test_a_fallback_must_be_known():
     rows, model, space = mixed_case(60)
-    with pytest.raises(ConfigError, match="use 'nice' or None"):
+    with pytest.raises(ConfigError, match="fallback='face' is unknown"):
         DiCoFlex(model, space=space, fallback="face").fit(rows)

@@ -117,8 +117,6 @@ class DiCoFlex(LocalMixin, BaseCounterfactualMethod):
         check_positive(self, "norm", "noise", "category_noise")
         check_positive(self, "temperature", zero=True)
         check_shares(self, ("confidence",))
-        if self.fallback not in ("nice", None):
-            raise ConfigError(f"DiCoFlex: unknown fallback={self.fallback!r}; use 'nice' or None")
         if not self.norms or min(self.norms) <= 0 or self.norm not in self.norms:
             raise ConfigError(
                 f"DiCoFlex: norm={self.norm} must be one of norms={self.norms}, all positive"
