@@ -8,7 +8,8 @@ First fold, network, one thread. The flow is trained for 20 epochs only: it cost
 as a finished one. `--models` keeps network and flow for the next call. `--out` appends the lines
 to a file; `--against` prints them beside those of another file, for instance one that was made by
 another checkout with the same models. `digest` is equal where all answers are equal to the byte.
-`--write` puts the comparison into docs/performance.md.
+`--write` puts the comparison into docs/performance.md; `--datasets "" --out NOW.csv --against
+BEFORE.csv --write` does so from two files alone.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     made = []
-    for dataset in options.datasets.split(","):
+    for dataset in filter(None, options.datasets.split(",")):
         fold = Fold(dataset, options.models, options.rows, options.linear)
         for name in filter(None, options.lines.split(",")):
             made.append({"dataset": dataset, **cell(fold, name, options.profile)})
