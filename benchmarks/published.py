@@ -26,8 +26,8 @@ INTRO = """\
 # Printed values
 
 What publications print for methods of this library that are not in the paper's own tables, and what we get. Written by
-`python benchmarks/published.py --write docs/published.md`. A value agrees within 15 %. A difference is *explained* only if one named
-change of the setting brings our value to within 15 % of the printed one, for at least half of the rows; otherwise it is *not explained*, and all that was tried
+`python benchmarks/published.py --write docs/published.md`. A value agrees within 15 %. A difference is *explained* only if named
+changes of the setting bring our value to within 15 % of the printed one, for at least half of the rows; otherwise it is *not explained*, and all that was tried
 is listed with what it gave.
 
 Datasets that are not at hand (COMPAS, Student, the synthetic and news data) cannot be compared; the last section lists what they
