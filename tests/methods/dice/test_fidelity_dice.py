@@ -197,10 +197,14 @@ def test_random_members_change_at_most_two_features_when_two_rounds_suffice(devi
 
 @pytest.mark.parametrize("needed", [3, 5])
 def test_random_members_change_what_is_needed_when_two_rounds_do_not_suffice(needed, deviation):
-    """Where the class takes 3 or 5 features near their bounds, at least so many change."""
+    """Where the class takes 3 or 5 features, at least so many change.
+
+    Two or four at their bounds just miss it. Of 4000 copies some eight are expected to reach it
+    with five features; nearer to the bounds of all five it would be a matter of luck.
+    """
     d = 6
     w = np.stack([np.zeros(d), np.ones(d)]).astype(np.float32)
-    model = ToyModel(w, np.array([0, 0.2 - needed], dtype=np.float32), Task.CLASSIFICATION)
+    model = ToyModel(w, np.array([0, 0.9 - needed], dtype=np.float32), Task.CLASSIFICATION)
     x = np.zeros((4, d), dtype=np.float32) + 0.01
     space = FeatureSpace.continuous(d)
     result = DiCE(model, space=space, total_CFs=3, samples=4000).explain(x, target=1)
