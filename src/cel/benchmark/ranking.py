@@ -47,7 +47,7 @@ class WinTable:
     def __init__(self, pairs: pd.DataFrame, methods: Sequence[str]) -> None:
         there = pairs["a"].isin(methods) & pairs["b"].isin(methods)
         lines = pairs[there].groupby(["dataset", "model", "a", "b"], observed=True)["win"].mean()
-        means = lines.groupby(["dataset", "a", "b"]).mean()
+        means = lines.groupby(["dataset", "a", "b"], observed=True).mean()
         self.datasets = list(dict.fromkeys(means.index.get_level_values("dataset")))
         place = {m: i for i, m in enumerate(methods)}
         where = {d: i for i, d in enumerate(self.datasets)}
@@ -81,8 +81,8 @@ class WinTable:
 def dataset_means(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return datasets x methods: means over folds, then over models."""
     rows = scores[scores["metric"] == metric]
-    folds = rows.groupby(["dataset", "model", "method"])["value"].mean()
-    return folds.groupby(["dataset", "method"]).mean().unstack("method")
+    folds = rows.groupby(["dataset", "model", "method"], observed=True)["value"].mean()
+    return folds.groupby(["dataset", "method"], observed=True).mean().unstack("method")
 
 
 def ranking(
@@ -154,6 +154,7 @@ def rankings(
         pairs: lines of `PAIR_COLUMNS`.
     """
     out: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+    scores, pairs = _coded(scores, pairs)
     groups = dict(iter(scores.groupby("paradigm")))
     classification = scores[scores["paradigm"] != "regression"]
     if len(classification):
@@ -161,11 +162,20 @@ def rankings(
     for paradigm, part in groups.items():
         places = part[["dataset", "model"]].drop_duplicates()
         mine = pairs.merge(places, on=["dataset", "model"])
-        models = [EVERY, *dict.fromkeys(part["model"])]
+        models = [EVERY, *part["model"].unique()]
         out[str(paradigm)] = {
             str(m): _by_metric(_of_model(part, m), _of_model(mine, m)) for m in models
         }
     return out
+
+
+def _coded(*tables: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return tables whose names are numbers of one alphabetical list, quick to find."""
+    kinds = {}
+    for name in ("dataset", "model", "metric", "method", "a", "b"):
+        known = [t[name].unique() for t in tables if name in t]
+        kinds[name] = pd.CategoricalDtype(sorted(set().union(*known)))
+    return [t.astype({n: k for n, k in kinds.items() if n in t}) for t in tables]
 
 
 def _of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -173,8 +183,8 @@ def _of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def _by_metric(scores: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    methods = list(dict.fromkeys(scores["method"]))
-    known = set(pairs["metric"])
+    methods = [str(m) for m in scores["method"].unique()]
+    known = set(pairs["metric"].unique())
     other = sorted(m for m in known - set(RANKED) - set(ROWS_OF.values()) if m in METRICS)
     found = {m: ranking(pairs, scores, m, methods) for m in (*RANKED, *other)}
     return {m: r for m, r in found.items() if r is not None}

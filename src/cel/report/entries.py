@@ -84,7 +84,7 @@ class TableBuilder:
         self.paradigm = str(spec["paradigm"].iloc[0])
         self.model = str(spec["our_model"].iloc[0])
         self.methods = list(spec["our_method"].unique())
-        there = set(scores["metric"])
+        there = set(scores["metric"].unique())
         printed = list(spec["metric"].unique())
         if "validity" not in printed:  # means over found rows need the share that they cover
             printed.insert(0, "found")
@@ -94,6 +94,7 @@ class TableBuilder:
         self.cells = cells[mine & cells["dataset"].isin(self._datasets(spec, cells[mine]))]
         keys = ["dataset", "method", "metric"]
         mine = (scores["model"] == self.model) & (scores["paradigm"] == self.paradigm)
+        mine &= scores["metric"].isin(list(self.metrics.values()))
         self.values = dict(iter(scores[mine].groupby(keys)[["fold", "value", "reason"]]))
         lines: list[dict[str, Any]] = beside.to_dict("records")  # type: ignore[assignment]
         self.printed = {(x["dataset"], x["our_method"], x["metric"]): x for x in lines}
@@ -116,14 +117,12 @@ class TableBuilder:
 
     def _of_dataset(self, dataset: str) -> list[Line]:
         cells = self.cells[self.cells["dataset"] == dataset]
-        there = set(cells["method"])
+        there = set(cells["method"].unique())
         methods = [m for m in self.methods if m in there]
         methods += method_order(there - set(methods))
         visible = {m: m in self.methods or is_guest(m) for m in methods}
-        entries = {
-            m: [self._entry(dataset, m, k, cells[cells["method"] == m]) for k in self.metrics]
-            for m in methods
-        }
+        of = {str(m): part for m, part in cells.groupby("method")}
+        entries = {m: [self._entry(dataset, m, k, of[m]) for k in self.metrics] for m in methods}
         for i, ours in enumerate(self.metrics.values()):
             column = {m: entries[m][i] for m in methods}
             best = _best({m: e for m, e in column.items() if visible[m]}, ours)
