@@ -57,8 +57,8 @@ def small(picture, path):
 def pages(made, folder):
     """Yield (name, file, width, height, colour scheme)."""
     model, frame = made["model"], made["people"][made["read"]]
-    refused = made["refused"].iloc[[0, 3, 4, 9]]
-    rules = {"immutable": ["age", "job"], "ranges": {"income": (0, 5000), "debt": (2, 30)}}
+    refused = made["refused"].iloc[[3, 0, 9]]
+    rules = {"immutable": ["age", "job"], "ranges": {"income": (0, 5000), "debt": (5, 30)}}
     result = cel.explain(model, refused, background=frame, target="granted", **rules)
     (folder / "notebook.html").write_text(PAPER + result._repr_html_(), encoding="utf8")
     yield "people-notebook", "notebook.html", 860, None, "light"
@@ -66,7 +66,7 @@ def pages(made, folder):
     yield "people-page", "page.html", 760, 1000, "light"
     yield "people-page-dark", "page.html", 760, 1000, "dark"
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        result.show(rows=3)
+        result.show(rows=2)
     (folder / "terminal.html").write_text(SCREEN + html.escape(said.getvalue()), encoding="utf8")
     yield "people-terminal", "terminal.html", 760, None, "dark"
     everybody = made["people"]
@@ -75,7 +75,7 @@ def pages(made, folder):
         target="granted", classes=["granted", "refused"],
     )  # fmt: skip
     audit.save_html(folder / "audit.html")
-    yield "people-audit", "audit.html", 760, 380, "light"
+    yield "people-audit", "audit.html", 820, 300, "light"
 
 
 def plots(made):

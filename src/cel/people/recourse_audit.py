@@ -92,7 +92,7 @@ class RecourseAudit:
             ]
             for r in lines
         ]  # fmt: skip
-        names = ["feature", "group", "rows", "refused", "answered", "cost", "columns changed"]
+        names = ["feature", "group", "rows", "refused", "answered", "cost", "changes"]
         return pd.DataFrame(rows, columns=names)
 
     @staticmethod
