@@ -41,6 +41,7 @@ UP = ("age", "education")
 RANGES = {"hours-per-week": (1, 60)}
 FEWER = {"dice-ml random": 20, "dice-ml genetic": 20, "NICEx sparsity": 100,
          "NICEx proximity": 100}  # fmt: skip
+SLOW_ROWS = 20  # that are asked where single rows may take seconds
 CLOSE = 1.1  # times the cost of `auto`: what counts as the same quality
 
 
@@ -159,6 +160,8 @@ def rivals(count):
             if dist == "NICEx" and setting == "constrained":
                 continue  # knows no constraints
             limit = min(count, FEWER.get(name, count))
+            if name == "treecf exact" and setting == "constrained":
+                limit = min(count, SLOW_ROWS)  # some of them take very long
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 answers, seconds = side(problem, rows, limit, how)
