@@ -2,16 +2,18 @@
 
     python benchmarks/baselines.py quick runs/quick
     python benchmarks/baselines.py paper runs/paper runs/paper-large
-    python benchmarks/baselines.py standard scores.parquet
+    python benchmarks/baselines.py standard shipped runs/standard --without yacht
 
-Sources are folders of runs or exported tables of scores; where two have the same cell, the later
-one counts. From folders also come the comparisons of rows (who beats whom how often, means on
-common rows, values of the first rows of every fold) and the scores of experiments.
+Sources are folders of runs, exported tables of scores, or `shipped`, which is what comes with the
+package now; where two have the same cell, the later one counts. `--without` leaves out datasets
+of the last source, e.g. those that a run has not finished. From folders also come the comparisons
+of rows (who beats whom how often, means on common rows, values of the first rows of every fold)
+and the scores of experiments.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +23,7 @@ from cel.benchmark.experiments import experiment_scores
 from cel.benchmark.row_scores import compare_rows, pool_common
 from cel.benchmark.shipped import sample_rows, shipped_path
 
+KINDS = ("scores", "pairs", "common", "rows", "experiments")
 CELL = ["dataset", "model", "method", "fold"]
 PLACE = ["dataset", "model"]
 ROWS = {"quick": 200}  # of a fold, to compare a new method with
@@ -39,6 +42,9 @@ def latest(parts, keys):
 
 def tables_of(suite, source):
     """{kind: table} of one source."""
+    if source == "shipped":
+        there = {kind: shipped_path(suite, kind) for kind in KINDS}
+        return {kind: pd.read_parquet(path) for kind, path in there.items() if path.exists()}
     if not Path(source).is_dir():
         return {"scores": pd.read_parquet(source)}
     store, plan = open_run(source)
@@ -72,10 +78,16 @@ def write(suite, kind, table):
 
 
 def main():
-    suite, *sources = sys.argv[1:]
-    made = [tables_of(suite, s) for s in sources]
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("suite")
+    asked.add_argument("sources", nargs="+")
+    asked.add_argument("--without", action="append", default=[], metavar="DATASET")
+    given = asked.parse_args()
+    suite = given.suite
+    made = [tables_of(suite, s) for s in given.sources]
+    made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
     keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL]}
-    for kind in ("scores", "pairs", "common", "rows", "experiments"):
+    for kind in KINDS:
         table = latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE))
         if table.empty:
             continue
