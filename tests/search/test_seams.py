@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cel.search.boundary import narrow_to_boundary
-from cel.search.branch import _Search
+from cel.search.branch import BoxSearch
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits, LeafBoxes, LeafConditions
 from cel.search.leaf_costs import CostTable
@@ -127,7 +127,7 @@ def nine(price, cost):
     )
     known = Incumbents.nothing(np.array([[0, 3]]))
     known.cost[:] = cost
-    return _Search(given, known, 9, 16)
+    return BoxSearch(given, known, 9, 16)
 
 
 def test_ceilings_of_cells_are_the_best_leaves_of_what_is_left():

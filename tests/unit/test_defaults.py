@@ -35,7 +35,9 @@ DEFAULTS = {
     "search.boundary.narrow_to_boundary": {"parts": 8, "rounds": 3},
     "search.branch.branch_and_bound": {"width": 16},
     "search.budget.Budget": {"strict": False},
-    "search.coordinate.coordinate_search": {"starts": 6, "steps": 12, "polish": 4},
+    "search.coordinate.coordinate_search": {
+        "starts": 6, "steps": 12, "polish": 4, "second_try": True,
+    },
     "search.coordinate.lower": {"steps": 60},
     "search.fronts.DominatedVolume": {"points": 256, "power": 2.0},
     "search.gradient.gradient_search": {"check_every": 1, "stop_at_first": False},

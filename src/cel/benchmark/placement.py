@@ -23,7 +23,7 @@ one search. Searches of many small steps are slower there (0.56 to 0.87) and are
 def pays(label: str, cpu_s: float, faster: Mapping[str, float]) -> bool:
     """Tell whether a cell that takes `cpu_s` on one core is done earlier on a GPU.
 
-    >>> pays("a", 10.0, {"a": 5.0}), pays("a", 2.0, {"a": 5.0}), pays("b", 10.0, {"a": 5.0})
+    >>> pays("a", 10.0, {"a": 5.0}), pays("a", 1.0, {"a": 5.0}), pays("b", 10.0, {"a": 5.0})
     (True, False, False)
     """
     return label in faster and START_S + cpu_s / faster[label] < cpu_s

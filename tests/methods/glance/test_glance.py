@@ -265,7 +265,7 @@ def test_without_oracle_a_row_takes_the_action_of_its_cluster(deviation):
     state = method.explanation(1).state
     result = method.explain(X, 1)
     rows = result.explained
-    near = state.price(state.homes[:, None], torch.as_tensor(X[rows])[None]).argmin(0).numpy()
+    near = state.bin_cost(state.homes[:, None], torch.as_tensor(X[rows])[None]).argmin(0).numpy()
     first = method.explanation(1).units[0].id
     wrong = result.cf_group_ids[rows] - first != near
     deviation.rows(wrong, oracle="nearest centroid")

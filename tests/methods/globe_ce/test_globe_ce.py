@@ -172,13 +172,15 @@ def test_the_scalar_is_minimal(deviation):
     method = GLOBECE(model, space=MIXED).fit(X)
     state = method.explanation(1).state
     query = query_of(model, X, MIXED)
-    answer = smallest_scalars(state.directions, query, state.price, clip=True, count=64, steps=20)
+    answer = smallest_scalars(
+        state.directions, query, state.bin_cost, clip=True, count=64, steps=20
+    )
     ok = answer.ok & torch.as_tensor(model.predict(X) == 0)
     assert ok.any()
     assert (model.predict(answer.x[ok].numpy()) == 1).all()
     part = query.select(ok.nonzero()[:, 0])
     just_less = (answer.k[ok] - 1e-3).clamp(min=0)
-    before = state.directions.settled(part.region, just_less[None], state.price)[0]
+    before = state.directions.settled(part.region, just_less[None], state.bin_cost)[0]
     deviation.rows(model.predict(before.numpy()) != 0, oracle="scalar less 1e-3")
 
 
@@ -190,11 +192,13 @@ def test_brute_force_over_a_fine_grid_is_not_cheaper(deviation):
     state = method.explanation(1).state
     rows = np.flatnonzero(model.predict(X) == 0)
     query = query_of(model, X[rows], MIXED)
-    answer = smallest_scalars(state.directions, query, state.price, clip=True, count=64, steps=20)
-    grid = torch.linspace(0, float(state.directions.largest(state.price)), 4000)
+    answer = smallest_scalars(
+        state.directions, query, state.bin_cost, clip=True, count=64, steps=20
+    )
+    grid = torch.linspace(0, float(state.directions.largest(state.bin_cost)), 4000)
     best = torch.full((len(rows),), torch.inf)
     for k in grid:
-        points = state.directions.settled(query.region, k.expand(1, len(rows)), state.price)[0]
+        points = state.directions.settled(query.region, k.expand(1, len(rows)), state.bin_cost)[0]
         flips = torch.as_tensor(model.predict(points.numpy()) == 1)
         best = torch.where(flips & best.isinf(), k, best)
     step = float(grid[1])
