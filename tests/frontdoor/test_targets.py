@@ -140,6 +140,8 @@ def test_wishes_for_numbers(table):
 
 REFUSED = {
     "two for three": (["high", "mid"], DataError, "2 targets for 3 rows.*give a set"),
+    "two sets for three": ([{"high"}, {"mid"}], DataError, "2 targets for 3 rows"),
+    "four sets for three": ([{"high"}] * 4, DataError, "4 targets for 3 rows"),
     "a pair": (("high", 0.8), ConfigError, "write {'approved': 0.8}"),
     "probability": ({"high": 1.5}, ConfigError, "at least 1.5; give a number between 0 and 1"),
     "all classes": ({"low", "mid", "high"}, ConfigError, "names all 3 classes"),
