@@ -205,7 +205,7 @@ REFUSED = {
     "direction of labels": ({"increasing": ["job"]}, "'job' has labels without an order"),
     "contradiction": (
         {"relations": ["age <= income", "income <= age - 1"]},
-        r"contradict each other: 1\*age \+ -1\*income <= 0; 1\*income \+ -1\*age <= -1",
+        r"contradict each other: age <= income; income <= age - 1",
     ),
     "contradiction with a range": (
         {"relations": ["income <= age"], "ranges": {"income": (90_000, None), "age": (20, 60)}},
@@ -259,5 +259,5 @@ def test_relations_are_read_as_people_write_them():
 def test_a_conflict_names_no_more_than_it_needs():
     loose = LinearRelation.of({"c": 1}, 9)
     both = [LinearRelation.of({"a": 1}, 1), loose, LinearRelation.of({"a": -1}, -2)]
-    assert conflict(both, {}) == ["1*a <= 1", "-1*a <= -2"]
+    assert conflict(both, {}) == ["a <= 1", "2 <= a"]
     assert conflict([loose], {"c": (0, 3)}) == []

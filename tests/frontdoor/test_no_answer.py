@@ -169,3 +169,28 @@ def test_only_the_rows_that_are_shown_are_looked_into(loans, tmp_path):
     assert whole["row"].tolist() == list(rows.index)
     once = cel.explain(model, rows, background=frame, target=True, **rules).diagnosis()
     pd.testing.assert_frame_equal(whole, once)
+
+
+def test_a_relation_that_blocks_is_named_and_lifted(loans):
+    frame, model = loans
+    near = (frame.income <= frame.debt + 10) & (frame.income > 20) & ~model.predict(frame)
+    rows = frame[near].head(4)
+    rules = {"immutable": ["debt", "age"], "relations": ["income <= debt + 10"]}
+    result = cel.explain(model, rows, background=frame, target=True, **rules)
+    assert not result.found.any()
+    table = result.diagnosis()
+    assert table.relax.str.contains("income <= debt").all()
+    assert table.how_far.str.contains("income").all()
+
+
+def test_every_row_is_looked_into_by_its_own_wish(loans):
+    frame, _ = loans
+    x = frame[["income", "debt"]]
+    model = LinearRegression().fit(x, 10.0 * x.income)
+    rows = x[x.income < 40].head(2)
+    wishes = [cel.Target.at_least(500), cel.Target.at_least(800)]
+    result = cel.explain(model, rows, x, target=wishes, ranges={"income": (0, 60)})
+    assert result.found.tolist() == [True, False]
+    (line,) = result.diagnosis().itertuples()
+    assert line.relax == "income stays in 0 to 60"
+    assert int(line.how_far.split("->")[1].split()[0].rstrip(",.")) >= 80

@@ -16,7 +16,9 @@ class LinearRelation:
     """The relation `sum(coefficient * feature) <= bound` between numeric features.
 
     >>> str(LinearRelation.of({"used": 1, "total": -1}, 0))
-    '1*used + -1*total <= 0'
+    'used <= total'
+    >>> str(LinearRelation.of({"rent": 12, "income": -0.5}, -100))
+    '12*rent <= 0.5*income - 100'
     """
 
     terms: tuple[tuple[str, float], ...]
@@ -35,7 +37,14 @@ class LinearRelation:
         return tuple(name for name, _ in self.terms)
 
     def __str__(self) -> str:
-        return " + ".join(f"{c:g}*{n}" for n, c in self.terms) + f" <= {self.bound:g}"
+        left, right = (
+            " + ".join(n if abs(c) == 1 else f"{abs(c):g}*{n}" for n, c in self.terms if c * s > 0)
+            for s in (1, -1)
+        )
+        if not (left and right):
+            return f"{left or f'{-self.bound:g}'} <= {right or f'{self.bound:g}'}"
+        more = f" {'+' if self.bound > 0 else '-'} {abs(self.bound):g}" if self.bound else ""
+        return f"{left} <= {right}{more}"
 
 
 @dataclass(frozen=True)
