@@ -74,6 +74,8 @@ def percent_pair(before: float, after: float) -> tuple[str, str]:
 
     >>> percent_pair(0.31, 0.58), percent_pair(0.4996, 0.5004)
     (('31 %', '58 %'), ('49.96 %', '50.04 %'))
+    >>> percent_pair(0.31, 0.5004)
+    ('31.00 %', '50.04 %')
     """
     for digits in range(3):
         shown = percent(before, digits), percent(after, digits)
