@@ -20,7 +20,7 @@ def conflict(
 
     >>> both = [LinearRelation.of({"a": 1, "b": -1}), LinearRelation.of({"b": 1, "a": -1}, -1)]
     >>> conflict(both, {})
-    ['1*a + -1*b <= 0', '1*b + -1*a <= -1']
+    ['a <= b', 'b <= a - 1']
     """
     relations = [c for c in constraints if isinstance(c, LinearRelation)]
     used = {n for r in relations for n in r.features}
