@@ -12,7 +12,7 @@ from torch import Tensor
 from cel.cf_methods.base import GroupMixin, Options
 from cel.cf_methods.explanations.base import ExplanationMethod, FitSplit
 from cel.cf_methods.explanations.cohort import Applied, Cohort, Learned
-from cel.cf_methods.explanations.edits import Price
+from cel.cf_methods.explanations.edits import BinCost
 from cel.cf_methods.explanations.units import GlobalExplanation, Unit
 from cel.cf_methods.explanations.wording import Term
 from cel.cf_methods.global_methods.globe_ce.path import NEVER, Directions
@@ -51,7 +51,7 @@ class _Shifted:
 
     directions: Directions
     size: Tensor
-    price: Price
+    price: BinCost
     fitted: SharedShifts
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cel.cf_methods.explanations.edits import Price
+from cel.cf_methods.explanations.edits import BinCost
 from cel.cf_methods.global_methods.globe_ce.path import Directions, Scalars, smallest_scalars
 from cel.cf_methods.group_methods.group_ppcef.shift_objective import ShiftObjective
 from cel.cf_methods.query import Query
@@ -41,7 +41,7 @@ class ShiftAnswers:
 def answers_along(
     directions: Directions,
     objective: ShiftObjective,
-    price: Price,
+    price: BinCost,
     *,
     grid: int,
     fixed: Tensor | None,
@@ -69,7 +69,7 @@ def answers_along(
 
 
 def _at_once(
-    one: Directions, objective: ShiftObjective, price: Price, k: Tensor
+    one: Directions, objective: ShiftObjective, price: BinCost, k: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     query = objective.query
     x, ok = _placed(one, query, price, k.expand(len(query)))
@@ -78,20 +78,20 @@ def _at_once(
 
 
 def _kept(
-    x: Tensor, ok: Tensor, good: Tensor, query: Query, price: Price
+    x: Tensor, ok: Tensor, good: Tensor, query: Query, price: BinCost
 ) -> tuple[Tensor, Tensor, Tensor]:
     cost = torch.where(ok, price(query.x, x), torch.inf)
     return torch.where(ok[:, None], x, torch.nan), cost, good
 
 
-def _placed(one: Directions, query: Query, price: Price, k: Tensor) -> tuple[Tensor, Tensor]:
+def _placed(one: Directions, query: Query, price: BinCost, k: Tensor) -> tuple[Tensor, Tensor]:
     """Return the snapped points (n, d) of given scalars (n,), and whether they are accepted."""
     points = one.settled(query.region, k[None], price)[0]
     return query.accept(points, query.rows())
 
 
 def _towards_plausible(
-    one: Directions, objective: ShiftObjective, price: Price, found: Scalars
+    one: Directions, objective: ShiftObjective, price: BinCost, found: Scalars
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Go on from the boundary to the first point that is plausible, too, if there is one.
 
@@ -126,7 +126,7 @@ def _towards_plausible(
 
 
 def _first_that_holds(
-    one: Directions, objective: ShiftObjective, price: Price, ks: Tensor
+    one: Directions, objective: ShiftObjective, price: BinCost, ks: Tensor
 ) -> Tensor:
     """Return the place (n,) of the first scalar of each row (n, c) that holds, -1 for none."""
     at = torch.full_like(ks[:, 0], -1, dtype=torch.long)
@@ -147,7 +147,7 @@ def _on(objective: ShiftObjective, rows: Tensor) -> ShiftObjective:
     return replace(objective, query=query, demand=demand)
 
 
-def _holds(one: Directions, objective: ShiftObjective, price: Price, k: Tensor) -> Tensor:
+def _holds(one: Directions, objective: ShiftObjective, price: BinCost, k: Tensor) -> Tensor:
     x, ok = _placed(one, objective.query, price, k)
     at = ok.nonzero()[:, 0]
     if len(at):
