@@ -5,12 +5,15 @@ import pytest
 
 from cel.benchmark import collect, load_suite, open_run, run
 from cel.benchmark.experiments import (
+    _plan,
+    _plans,
     experiment_scores,
     experiments,
     run_experiments,
     unanswered_as_nan,
 )
 from cel.benchmark.metric_entries import metric_entries
+from cel.benchmark.plan import make_plan
 from cel.benchmark.side_by_side import compare_with_paper, paper_results
 
 
@@ -49,11 +52,44 @@ def test_an_experiment_runs_only_what_it_is_about():
     adult = made["adult_stray_spaces"]
     assert (adult.datasets, adult.encoding) == (("adult",), "printed")
     assert made["cegp_theta_0"].datasets == suite.datasets
-    assert len(first.datasets) == 6, "those with printed values"
     listed = metric_entries(made["pooled_threshold"])
     pooled = [c if isinstance(c, str) else next(iter(c)) for c in listed]
     assert len(pooled) == 4
     assert "prob_plausibility" in pooled
+
+
+def test_cells_are_computed_where_something_is_printed_and_nowhere_else():
+    plan = make_plan(load_suite("paper"))
+    table = paper_results().dropna(subset=["mean"])
+    printed = set(zip(table["dataset"], table["our_model"], table["our_method"], strict=True))
+    made = {e.name: _plan(e, plan) for e in experiments() if e.is_run}
+    for name, part in made.items():
+        places = {(c.dataset, c.model, c.method.label) for c in part.cells}
+        assert places, name
+        assert places <= printed, name
+        assert len(part.cells) == 5 * len(places), name
+    numeric = {"audit", "blobs", "digits", "heloc", "moons", "wine"}
+    for name in ("artelt_first_layer", "cegp_theta_0"):
+        assert {c.dataset for c in made[name].cells} == numeric, name
+    everything = made["lof_duplicates"]
+    with_lof = table[table["metric"] == "lof"]
+    wanted = set(
+        zip(with_lof["dataset"], with_lof["our_model"], with_lof["our_method"], strict=True)
+    )
+    assert {(c.dataset, c.model, c.method.label) for c in everything.cells} == wanted
+
+
+def test_experiments_on_methods_are_lines_of_one_suite_with_the_same_keys():
+    plan = make_plan(load_suite("paper"))
+    together, *apart = _plans(experiments(), plan)
+    alone = [e for e in experiments() if e.is_run and not e.suite]
+    wanted = {c.score_key for e in alone for c in _plan(e, plan).cells}
+    keys = [c.score_key for c in together.cells]
+    assert set(keys) == wanted
+    assert len(keys) == len(wanted)
+    assert len(apart) == 3
+    places = [(b.dataset, b.fold, b.model) for b in together.blocks]
+    assert len(set(places)) == len(places), "one block for all of them"
 
 
 def test_rows_without_an_answer_as_nan():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -13,6 +13,7 @@ import pandas as pd
 from cel.benchmark.collect import collect
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import Plan, make_plan
+from cel.benchmark.printed_values import paper_results
 from cel.benchmark.spec import MethodSpec, Suite
 from cel.benchmark.store import Store
 from cel.config import read_yaml
@@ -153,13 +154,55 @@ def experiments(names: Iterable[str] = ()) -> list[Experiment]:
 
 
 def _plan(experiment: Experiment, plan: Plan) -> Plan | None:
-    """The cells of an experiment in a run; None if the run has none of its methods."""
+    """The cells of an experiment in a run: those beside which something is printed, if any."""
     suite = experiment.variant(plan.suite)
     if not suite.methods or not suite.datasets:
         return None
     labels = {c.method.label for c in plan.cells}
     methods = tuple(m for m in suite.methods if m.label in labels)
-    return make_plan(replace(suite, methods=methods), plan.facts) if methods else None
+    if not methods:
+        return None
+    table = paper_results().dropna(subset=["mean"])
+    lines: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    names = ("dataset", "our_model", "our_method")
+    printed = {tuple(line[n] for n in names) for line in lines if experiment.claims(line)}
+    made = make_plan(replace(suite, methods=methods), plan.facts)
+    wanted = {c.score_key for c in made.cells if (c.dataset, c.model, c.method.label) in printed}
+    return _only(made, wanted) if wanted else None
+
+
+def _only(plan: Plan, keys: Collection[str]) -> Plan:
+    """The part of a plan with these cells, each once."""
+    blocks = []
+    for block in plan.blocks:
+        cells = {c.score_key: c for c in block.cells if c.score_key in keys}
+        if cells:
+            blocks.append(replace(block, cells=tuple(cells.values())))
+    return replace(plan, blocks=tuple(blocks))
+
+
+def _plans(chosen: Iterable[Experiment], plan: Plan) -> list[Plan]:
+    """What experiments compute, those that change methods alone as lines of one suite.
+
+    Then a worker loads the models of a block once for all of them, and what metrics learn from
+    training rows is learnt once.
+    """
+    apart, together, keys = [], list[MethodSpec](), set[str]()
+    for experiment in chosen:
+        made = _plan(experiment, plan) if experiment.is_run else None
+        if made is None:
+            continue
+        if experiment.suite:
+            apart.append(made)
+            continue
+        keys.update(c.score_key for c in made.cells)
+        together += [
+            replace(m, label=f"{m.label} by {experiment.name}") for m in made.suite.methods
+        ]
+    if together:
+        suite = replace(plan.suite, methods=tuple(together))
+        apart.insert(0, _only(make_plan(suite, plan.facts), keys))
+    return apart
 
 
 def run_experiments(
@@ -173,6 +216,7 @@ def run_experiments(
 ) -> int:
     """Compute the open cells of experiments in the store of a run; return how many there were.
 
+    Only cells beside which something is printed are computed; nothing else can be explained.
     Predictors, densities and whatever else an experiment does not touch are those of the run.
 
     Args:
@@ -187,10 +231,7 @@ def run_experiments(
     from cel.benchmark.supervisor import Supervisor
 
     tasks = []
-    for experiment in experiments(names):
-        made = _plan(experiment, plan) if experiment.is_run else None
-        if made is None:
-            continue
+    for made in _plans(experiments(names), plan):
         folders = import_folders(made.suite)
         for task in pending_tasks(made, store):
             task.folders = folders

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,53 +9,13 @@ import pandas as pd
 
 from cel.benchmark.collect import summarise
 from cel.benchmark.experiments import experiments
+from cel.benchmark.printed_values import paper_results
 from cel.benchmark.verdicts import AGREES, direction_of, verdicts
 
 __all__ = ["compare_runs", "compare_with_paper", "paper_results", "verdict_counts"]
 
 KEYS = ["dataset", "model", "method", "metric"]
 TIMES = ("time_s",)  # of another machine: not comparable
-
-# Printed name -> our metric. The paper's validity counts rows over all explained rows.
-PAPER_METRICS = {
-    "coverage": "coverage",
-    "validity": "success",
-    "sparsity": "sparsity_encoded",
-    "proximity": "l2_hamming_encoded",
-    "prob_plausibility": "prob_plausibility",
-    "log_density": "log_density",
-    "lof": "lof",
-    "isolation_forest": "isolation_forest",
-    "time_s": "time_s",
-    "mae": "mae",
-    "l1": "l1",
-    "l2": "l2",
-}
-PAPER_MODELS = {
-    ("classification", "mlp"): "mlp",
-    ("classification", "lr"): "lr",
-    ("regression", "mlp"): "mlp_regressor",
-    ("regression", "lr"): "linear",
-}
-
-
-def _folder() -> Path:
-    return Path(str(resources.files("cel.benchmark"))) / "paper"
-
-
-def paper_results() -> pd.DataFrame:
-    """Return every printed value, with our names for models, methods and metrics beside it."""
-    table = pd.read_csv(_folder() / "results.csv")
-    regression = table["paradigm"] == "regression"
-    tasks = np.where(regression, "regression", "classification")
-    pairs = zip(tasks, table["model"], strict=True)
-    table["our_model"] = [PAPER_MODELS[p] for p in pairs]
-    global_glance = (table["paradigm"] == "global") & (table["method"] == "glance")
-    table["our_method"] = np.where(global_glance, "glance_global", table["method"])
-    table["our_metric"] = table["metric"].map(PAPER_METRICS)
-    table["mean"] = pd.to_numeric(table["mean"], errors="coerce")
-    table["std"] = pd.to_numeric(table["std"], errors="coerce")
-    return table
 
 
 def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) -> pd.DataFrame:
