@@ -187,7 +187,7 @@ def test_refusals_name_their_reason(table):
     ctr = catboost.CatBoostClassifier(
         iterations=3, verbose=0, cat_features=["job"], thread_count=1, allow_writing_files=False
     )
-    refused(ctr.fit(frame, labels(score)), "categories", data=frame)
+    refused(ctr.fit(frame, labels(score)), r"OnlineCtr.*\(CTR\) cannot be searched", data=frame)
     ova = lightgbm.LGBMClassifier(**QUIET, objective="multiclassova")
     refused(ova.fit(x, labels(score, 3)), "multiclassova")
     linear = xgboost.XGBClassifier(booster="gblinear", n_estimators=2, n_jobs=1)

@@ -171,6 +171,8 @@ def test_the_scope_of_a_proof_names_space_and_trees():
     other = ExactTree(wrap(model, space=free), nodes=1).fit(train).explain(x[:2], 1)
     assert other.logs["proof_scope"]["trees"] == scope["trees"]
     assert other.logs["proof_scope"]["space"] != scope["space"]
+    own = ExactTree(wrap(model, space=SPACE), space=free, nodes=1).fit(train).explain(x[:2], 1)
+    assert own.logs["proof_scope"] == other.logs["proof_scope"]  # limits of the method count
     model.estimators_ = model.estimators_[:-1]
     model.n_estimators -= 1
     moved = ExactTree(wrap(model, space=SPACE), nodes=1).fit(train).explain(x[:2], 1)

@@ -1,6 +1,7 @@
 """Rows with missing numbers: the trees' own way of gaps, as the model goes."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from cel.cf_methods.local_methods import CellSearch, ExactTree
+from cel.errors import UnsupportedError
 from cel.models import wrap
+from cel.models.trees import model_matrix
 from cel.space.distances import mad_scale
 
 BETA = 0.05
@@ -28,9 +31,17 @@ def xgboost():
     return module.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1)
 
 
+def catboost(**settings):
+    module = pytest.importorskip("catboost")
+    quiet = {"verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0}
+    return module.CatBoostClassifier(iterations=8, depth=3, learning_rate=0.5, **quiet, **settings)
+
+
 MAKE = {
     "lightgbm": lightgbm,
     "xgboost": xgboost,
+    "catboost": catboost,
+    "catboost, gaps above": lambda: catboost(nan_mode="Max"),
     "histograms": lambda: HistGradientBoostingClassifier(max_iter=8, max_leaf_nodes=6),
     "forest": lambda: RandomForestClassifier(8, max_depth=3, random_state=0),
     "filled before": lambda: make_pipeline(
@@ -126,3 +137,47 @@ def test_lightgbm_takes_gaps_for_zeros_where_training_had_none():
     ours = np.exp(wrapped.trees_().scores(x))
     np.testing.assert_allclose(ours, model.predict_proba(gappy), atol=1e-6)
     assert np.abs(ours - model.predict_proba(full)).max() > 0.01
+
+
+def test_catboost_takes_gaps_for_small_numbers_where_training_had_none():
+    """The library says "AsIs": no border is passed; the check on loading sees the other way."""
+    frame, y = table()
+    full = frame.fillna(0.4)
+    model = catboost(nan_mode="Max").fit(full, y)
+    gappy = full.where(frame.notna())
+    wrapped = wrap(model, gappy)
+    ours = np.exp(wrapped.trees_().scores(wrapped.pipeline_.transform(gappy)))
+    np.testing.assert_allclose(ours, model.predict_proba(gappy), atol=1e-6)
+    low = model.predict_proba(gappy.fillna(-9.0))
+    np.testing.assert_allclose(ours, low, atol=1e-6)
+    assert np.abs(ours - model.predict_proba(gappy.fillna(9.0))).max() > 0.01
+
+
+def test_trees_that_send_gaps_the_wrong_way_are_refused(monkeypatch):
+    """Conformance is checked on rows with gaps, too, when the trees are read."""
+    frame, y = table()
+    model = catboost(nan_mode="Max").fit(frame, y)
+    parse = model_matrix.parse_catboost
+
+    def turned(given):
+        forest = parse(given)
+        return replace(forest, missing_left=~forest.missing_left)
+
+    monkeypatch.setattr(model_matrix, "parse_catboost", turned)
+    with pytest.raises(UnsupportedError, match="differently from the model"):
+        wrap(model, frame).trees_()
+
+
+@pytest.mark.parametrize("side", ["Min", "Max"])
+def test_catboost_parts_gaps_from_numbers(side):
+    """Where the outcome is the gap itself, filling it is the cheapest answer."""
+    frame, _ = table()
+    model = catboost(nan_mode=side).fit(frame, frame["a"].isna().astype(int))
+    wrapped = wrap(model, frame)
+    x, gaps = wrapped.pipeline_.transform(frame), frame["a"].isna().to_numpy()
+    ours = np.exp(wrapped.trees_().scores(x))
+    np.testing.assert_allclose(ours, model.predict_proba(frame), atol=1e-6)
+    assert ours[gaps, 1].min() > 0.5 > np.median(ours[~gaps, 1])
+    filled = ExactTree(wrapped).fit(x).explain(x[gaps][:3], 0)
+    assert (filled.proof == "optimal").all()
+    assert wrapped.pipeline_.inverse_transform(filled.x_cfs)["a"].notna().all()

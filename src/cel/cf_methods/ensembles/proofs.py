@@ -11,6 +11,7 @@ from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup
 from cel.models.trees import TreeView
 from cel.search.branch import BoxProblem, ceilings
+from cel.space import FeatureSpace
 from cel.space.serialize import space_to_dict
 
 __all__ = ["box_problem", "infeasible_rows", "proof_scope"]
@@ -54,14 +55,19 @@ def infeasible_rows(view: TreeView, group: DemandGroup, table: CellTable) -> np.
     return np.asarray(ceilings(problem, np.isfinite(table.price), rows) < 0)
 
 
-def proof_scope(view: TreeView) -> dict[str, str]:
-    """Return fingerprints of what a proof speaks of: the space and the trees."""
-    space = json.dumps(space_to_dict(view.axes.space), sort_keys=True, default=str)
+def proof_scope(view: TreeView, space: FeatureSpace | None = None) -> dict[str, str]:
+    """Return fingerprints of what a proof speaks of: the space and the trees.
+
+    Args:
+        view: the trees.
+        space: the features with the limits that were searched; by default those of the model.
+    """
+    told = json.dumps(space_to_dict(space or view.axes.space), sort_keys=True, default=str)
     trees = sha256()
     for part in (view.boxes.tree, view.boxes.low, view.boxes.high, view.boxes.mask, view.value,
                  view.base, *view.axes.edges):  # fmt: skip
         trees.update(np.ascontiguousarray(part).tobytes())
     return {
-        "space": sha256(space.encode()).hexdigest()[:16],
+        "space": sha256(told.encode()).hexdigest()[:16],
         "trees": trees.hexdigest()[:16],
     }

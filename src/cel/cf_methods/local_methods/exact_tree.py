@@ -117,7 +117,7 @@ class ExactTree(CellSearch):
             nodes[group.rows] = proved.nodes
         lower = torch.as_tensor(bound)
         logs: dict[str, Any] = {
-            "proof_scope": proof_scope(view),
+            "proof_scope": proof_scope(view, query.region.space),
             "nodes": int(nodes.sum()),
         }
         if not readable.all():

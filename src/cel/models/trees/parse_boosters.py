@@ -232,11 +232,9 @@ def parse_catboost(model: Any) -> Forest:
     outputs = len(bias)
     binary = link == "softmax" and outputs == 1
     width = 2 if binary else outputs
-    columns = [
-        f["flat_feature_index"] for f in document["features_info"].get("float_features", [])
-    ]
+    features = document["features_info"].get("float_features", [])
     trees = [
-        _catboost_tree(t, columns, outputs, width, binary, scale * factor)
+        _catboost_tree(t, features, outputs, width, binary, scale * factor)
         for t in document["oblivious_trees"]
     ]
     base = np.array([0.0, factor * bias[0]]) if binary else factor * bias
@@ -258,7 +256,7 @@ def _catboost_link(document: dict[str, Any]) -> tuple[Link, float]:
 
 def _catboost_tree(
     tree: dict[str, Any],
-    columns: list[int],
+    features: list[dict[str, Any]],
     outputs: int,
     width: int,
     binary: bool,
@@ -276,9 +274,12 @@ def _catboost_tree(
     inner = 2**depth - 1
     at = np.arange(inner)
     level = np.floor(np.log2(at + 1)).astype(np.int64)
-    order = [depth - 1 - i for i in range(depth)]
-    column = np.array([columns[splits[i]["float_feature_index"]] for i in order], dtype=np.int64)
-    border = np.array([splits[i]["border"] for i in order], dtype=np.float64)
+    asked = splits[::-1]
+    of = [features[s["float_feature_index"]] for s in asked]
+    column = np.array([f["flat_feature_index"] for f in of], dtype=np.int64)
+    border = np.array([s["border"] for s in asked], dtype=np.float64)
+    # only "AsTrue" puts gaps above every border; columns without gaps in training are "AsIs"
+    gap_left = np.array([f.get("nan_value_treatment") != "AsTrue" for f in of], dtype=bool)
     leaves = np.array(tree["leaf_values"], dtype=np.float64).reshape(2**depth, outputs) * scale
     value = np.zeros((inner + 2**depth, width))
     value[inner:, 1 if binary else 0 : width] = leaves
@@ -289,4 +290,5 @@ def _catboost_tree(
         left=np.concatenate([2 * at + 1, pad]),
         right=np.concatenate([2 * at + 2, pad]),
         value=value,
+        missing_left=np.concatenate([gap_left[level], pad < -1]),
     )
