@@ -86,8 +86,9 @@ class Status(StrEnum):
 class Proof(StrEnum):
     """How strongly the cost of a found row is known to be the least possible one.
 
-    What is proved speaks of the model and of the feasible set as given. That no answer exists at
-    all is told by `Status.INFEASIBLE`.
+    What is proved speaks of the model and of the feasible set as given, and of costs counted from
+    where the search began: the row, or the nearest row inside its hard ranges. That no answer
+    exists at all is told by `Status.INFEASIBLE`.
     """
 
     NONE = "none"

@@ -89,7 +89,8 @@ class ExplanationResult(ForPeople):
         x_sets: (n, k, d) several verified counterfactuals per row, NaN padded, or None.
         cf_group_ids: (n,) group, rule or direction that answered, -1 for none, or None.
         bound: (n,) proved lower bounds of the method's cost, NaN for none, or None.
-        proof: (n,) `cel.protocols.Proof` values of the counterfactuals, or None.
+        proof: (n,) `cel.protocols.Proof` values of the counterfactuals, or None. Bounds and proofs
+            of rows that begin outside a hard range count from inside it, see `starts_outside`.
         seconds: wall-clock seconds by stage ("fit", "explain"), and CPU seconds of the process
             ("fit_cpu", "explain_cpu").
         method: registry name of the method.
@@ -180,6 +181,19 @@ class ExplanationResult(ForPeople):
         """(n,) bool: rows that needed an answer and have none."""
         return np.asarray(~self.found & self.explained)
 
+    @cached_property
+    def starts_outside(self) -> np.ndarray:
+        """(n,) bool: rows that begin outside a hard range and were searched.
+
+        Their search begins at the nearest row inside. Costs, bounds and proofs count from there:
+        what is proved to be cheapest is cheapest for somebody who is inside already. That no
+        answer exists is proved for the row itself.
+        """
+        from cel.space.hard_ranges import outside_hard
+
+        idle = np.isin(self.status, [Status.NOT_APPLICABLE.value, Status.ERROR.value])
+        return np.asarray(outside_hard(self.x_origs, self.space).any(1) & ~idle)
+
     def counts(self) -> dict[str, int]:
         """Return how many rows ended in each status."""
         names, numbers = np.unique(self.status, return_counts=True)
@@ -248,7 +262,8 @@ class ExplanationResult(ForPeople):
         Args:
             invalid: also show candidates that failed verification, marked in `status`.
             sets: show all counterfactuals of a row, not only the first.
-            proofs: add what is proved, in columns `proof` and `bound`.
+            proofs: add what is proved, in columns `proof` and `bound`; where rows begin outside a
+                hard range, also `counted_from`: "the row", or "inside", see `starts_outside`.
         """
         if sets and self.x_sets is not None:
             return self._sets_frame()
@@ -258,6 +273,9 @@ class ExplanationResult(ForPeople):
             frame = frame.assign(proof=self.proof[rows])
         if proofs and self.bound is not None:
             frame = frame.assign(bound=self.bound[rows])
+        if proofs and self.proof is not None and self.starts_outside[rows].any():
+            away = self.starts_outside[rows]
+            frame = frame.assign(counted_from=np.where(away, "inside", "the row"))
         return frame.assign(status=self.status[rows]) if invalid else frame
 
     def _answers(self, x: np.ndarray, rows: np.ndarray) -> pd.DataFrame:
@@ -359,6 +377,8 @@ class ExplanationResult(ForPeople):
         if self.proof is not None:
             known = {k: n for k, n in self.proofs().items() if n and k != "infeasible"}
             parts += "".join(f", {n} {k}" for k, n in known.items())
+            moved = int(((self.proof != Proof.NONE.value) & self.starts_outside).sum())
+            parts += f", {moved} proved from inside the ranges" if moved else ""
         return f"ExplanationResult({self.method or 'method'}: {len(self)} rows, {parts})"
 
     # -- files -------------------------------------------------------------------------------

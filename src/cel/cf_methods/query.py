@@ -125,7 +125,8 @@ class Answer:
         infeasible: (n,) bool, rows for which it is *proved* that none exists, or None.
         sets: (n, k, d) several candidates per row, NaN padded, or None; `x` is one of them.
         groups: (n,) unit (rule, direction, action, box) that answered, -1 for none, or None.
-        bound: (n,) proved lower bound of the cost, NaN for none, or None.
+        bound: (n,) proved lower bound of the cost, NaN for none, or None; like every cost it
+            counts from the rows of the query, which lie inside hard ranges.
         proof: (n,) `Proof` values of the rows, see `proof_of`, or None.
         logs: anything worth telling.
         row_logs: the same with one entry per row, such as the path to an answer, or None.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cel.space import Feature, FeatureSpace
-from cel.space.layout import TOLERANCE
+from cel.space import FeatureSpace
+from cel.space.hard_ranges import moved_inside, outside_hard
 
 __all__ = ["Starts", "starts_inside"]
 
@@ -47,32 +47,16 @@ def starts_inside(
     >>> starts_inside(np.array([[1.5], [0.2]]), space, np.zeros(2, dtype=bool), None).x.tolist()
     [[1.0], [0.2]]
     """
-    n = len(x)
-    moved, stuck = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-    hard = [f for f in space.numeric_features if f.hard]
-    out = x.copy() if hard else x
-    for f in hard:
-        column = f.columns[0]
-        low, high = _ends(f)
-        slack = TOLERANCE * max(abs(f.lower), abs(f.upper), 1.0)
-        below, above = x[:, column] < low - slack, x[:, column] > high + slack
-        away = (below | above) & ~skip & ~np.isnan(x[:, column])
+    outside = outside_hard(x, space) & ~skip[:, None]
+    inside = moved_inside(x, space, outside)
+    stuck = np.zeros(len(x), dtype=bool)
+    for j in np.flatnonzero(outside.any(0)):
+        f, away = space.features[j], outside[:, j]
+        below = x[:, f.columns[0]] < inside[:, f.columns[0]]
         barred = away & ((not f.mutable) | (below & (f.direction == "down")))
-        barred |= away & above & (f.direction == "up")
+        barred |= away & ~below & (f.direction == "up")
         if reasons is not None:
             for row in np.flatnonzero(barred & ~stuck):
                 reasons[row] = f"{f.name!r} starts outside its range and may not move into it"
         stuck |= barred
-        moved |= away
-        out[:, column] = np.where(away, np.where(below, low, high), out[:, column])
-    return Starts(x=out, moved=moved & ~stuck, stuck=stuck)
-
-
-def _ends(feature: Feature) -> tuple[float, float]:
-    """Return the smallest and largest value of a feature that can be decoded."""
-    low, high = feature.lower, feature.upper
-    if feature.step is not None:
-        step, anchor = feature.step, feature.anchor
-        low = anchor + step * np.ceil((low - anchor) / step - 1e-4)
-        high = anchor + step * np.floor((high - anchor) / step + 1e-4)
-    return float(low), float(high)
+    return Starts(x=inside, moved=outside.any(1) & ~stuck, stuck=stuck)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cel.display.comparison_facts import Facts
+from cel.display.proof_notes import proof_notes
 from cel.display.sentences import row_sentence
 from cel.display.terminal import first_rows
 from cel.display.why_not import HINT, why_not
@@ -111,7 +112,11 @@ def _two_lines(facts: Facts, row: int, shown: list[int]) -> str:
         ):
             cells.append(f"<td>{html(text)}</td>")
     label = html(row_name(facts.labels[row]))
+    notes = "".join(
+        f'<tr><td></td><td class="cel-told" colspan="{len(first) + 1}">{html(note)}</td></tr>'
+        for note in proof_notes(facts, row)
+    )
     return (
         f'<tr class="cel-before"><th class="cel-row" rowspan="2">{label}</th><td>before</td>'
-        f"{''.join(first)}</tr><tr><td>after</td>{''.join(second)}</tr>"
+        f"{''.join(first)}</tr><tr><td>after</td>{''.join(second)}</tr>{notes}"
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from cel.display.comparison_facts import Facts
 from cel.display.offline import simple_page, write_page
+from cel.display.proof_notes import proof_notes
 from cel.display.sentences import row_sentence
 from cel.display.strips import StripMaker
 from cel.display.why_not import why_not
@@ -139,6 +140,7 @@ def _card(facts: Facts, row: int, strips: StripMaker, why: Sequence[str]) -> str
         parts.append(f'<ul class="why">{"".join(f"<li>{html(w)}</li>" for w in why)}</ul>')
     if facts.has_answer[row]:
         parts += [_chance(facts, row), _changes(facts, row, strips)]
+        parts += [f'<p class="muted">{html(note)}</p>' for note in proof_notes(facts, row)]
     return f'<section class="card">{"".join(parts)}{_rest(facts, row)}</section>'
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cel.display.comparison_facts import Facts
+from cel.display.proof_notes import proof_notes
 from cel.display.sentences import row_sentence
 from cel.display.why_not import why_not
 from cel.display.words import cell, cell_pair, percent_pair, row_name
@@ -74,7 +75,8 @@ def _row(facts: Facts, row: int) -> list[str]:
         table.append([t if len(t) <= WIDEST else t[: WIDEST - 1] + "…" for t in texts])
     kept = len(facts.names) - int(facts.moved[row].sum())
     foot = f"  {kept} other columns stay as they are" if kept else ""
-    return [head, *_aligned(table), *([foot] if foot else []), ""]
+    notes = [f"  {note}" for note in proof_notes(facts, row)]
+    return [head, *_aligned(table), *([foot] if foot else []), *notes, ""]
 
 
 def _aligned(table: list[list[str]]) -> list[str]:
