@@ -291,27 +291,6 @@ class ExplanationResult(ForPeople):
         frame.insert(0, "alternative", number)
         return frame
 
-    def changes(self) -> pd.DataFrame:
-        """Return one line per changed column: row, feature, from, to, in original units.
-
-        A gap that was filled is a change like any other.
-        """
-        import pandas as pd
-
-        rows = np.flatnonzero(self.found)
-        before, after, names, moved = self.compared(self.x_cfs[rows], rows)
-        row, column = np.nonzero(moved)
-        index = pd.Index(names)
-        place = before.columns.get_indexer(index)[column]
-        return pd.DataFrame(
-            {
-                "row": self.source_ids[rows][row],
-                "feature": np.array(names, dtype=object)[column],
-                "from": _cells(before, row, place),
-                "to": _cells(after, row, after.columns.get_indexer(index)[column]),
-            }
-        )
-
     def compared(
         self, x: np.ndarray, rows: np.ndarray
     ) -> tuple[pd.DataFrame, pd.DataFrame, list[str], np.ndarray]:
@@ -408,12 +387,3 @@ class ExplanationResult(ForPeople):
         from cel.result_io import from_text
 
         return from_text(text)
-
-
-def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return single cells of a table as they are, without a common dtype."""
-    out = np.empty(len(row), dtype=object)
-    for j in np.unique(column):
-        here = column == j
-        out[here] = frame.iloc[:, j].astype(object).to_numpy()[row[here]]
-    return out

@@ -47,6 +47,15 @@ class ForPeople:
 
         return save_html(_own(self), path, title=title, most=most)
 
+    def changes(self) -> pd.DataFrame:
+        """Return one line per changed column: row, feature, from, to, in original units.
+
+        A gap that was filled is a change like any other.
+        """
+        from cel.display.changes_table import changes_table
+
+        return changes_table(_own(self))
+
     def plan(self) -> pd.DataFrame:
         """Return the changes of each found row in an order in which every step is allowed.
 
