@@ -44,7 +44,8 @@ class MarginFit:
         size = gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
         eye = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
         weights = torch.linalg.solve(gram + _RIDGE * size[:, None, None] * eye, self.moment[rows])
-        guess: Tensor = (_with_one(points) @ weights[..., None])[..., 0]
+        weights = weights.to(points.dtype)[..., None]
+        guess: Tensor = torch.baddbmm(weights[:, :1], points, weights[:, 1:])[..., 0]
         return guess
 
 

@@ -12,7 +12,7 @@ from cel.search.budget import Budget
 from cel.search.gradient import Found
 from cel.search.streams import RowStreams
 
-__all__ = ["Radial", "grow_shells", "shell_points"]
+__all__ = ["Radial", "grow_shells", "shared_ways", "shell_points"]
 
 Radial = Literal["linear", "volume"]
 
@@ -40,6 +40,7 @@ def grow_shells(
     radial: Radial = "linear",
     budget: Budget | None = None,
     chunk: int = CHUNK_VALUES,
+    ways: Tensor | None = None,
 ) -> Found:
     """Sample shells `l < |point - center|_p <= l + step` for l = 0, step, 2 step, ...
 
@@ -63,6 +64,8 @@ def grow_shells(
             (in many dimensions nearly all of them lie at its outer edge).
         budget: ends the search early.
         chunk: numbers drawn at a time.
+        ways: (m, q + 1) `shared_ways` from which every row takes, for every shell, a stretch that
+            its stream chooses; by default each row has directions of its own.
     """
     best = Found.nothing(like)
     rows = torch.arange(len(center), device=center.device)
@@ -77,7 +80,10 @@ def grow_shells(
         count = max(1, chunk // (samples * max(center.shape[1], like.shape[1])))
         for part in torch.split(rows, count):
             stream = RowStreams(rng.keys[part], rng.draw + _DRAWS * shell)
-            way, u, dims = _directions(stream, samples, center[part], free, part, p)
+            if ways is None:
+                way, u, dims = _directions(stream, samples, center[part], free, part, p)
+            else:
+                way, u, dims = _stretch(stream, samples, ways)
             radius = (shell + u) * step if plain else _radii(u, inner, outer, dims, radial)
             if unit is not None:
                 radius = radius * unit[part, None]
@@ -88,6 +94,29 @@ def grow_shells(
             best.cost[part[hit]], best.ok[part[hit]] = price[hit], True
         inner = outer if growth != 1.0 else start + (shell + 1) * step
         shell += 1
+
+
+def shared_ways(count: int, like: Tensor, p: float) -> Tensor:
+    """Return (count, q + 1): directions of length 1 in the p-norm, and uniform numbers.
+
+    They are the same for all searches in q dimensions.
+
+    >>> ways = shared_ways(5, torch.zeros(1, 3), 2.0)
+    >>> ways.shape, [round(v, 4) for v in ways[:, :3].norm(dim=1).tolist()]
+    (torch.Size([5, 4]), [1.0, 1.0, 1.0, 1.0, 1.0])
+    """
+    stream = RowStreams(torch.zeros(1, dtype=torch.long, device=like.device))
+    way = stream.normal(count, like.shape[1])[0]
+    way = way / way.norm(p=p, dim=1, keepdim=True).clamp(min=1e-12)
+    return torch.cat([way, stream.uniform(count)[0][:, None]], 1).to(like)
+
+
+def _stretch(rng: RowStreams, samples: int, ways: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `_directions` does, as a stretch of shared ways for each row."""
+    start = rng.integers(len(ways) - samples + 1)[:, None]
+    taken = ways[start + torch.arange(samples, device=ways.device)]
+    dims = torch.full_like(taken[:, :1, 0], ways.shape[1] - 1)
+    return taken[..., :-1], taken[..., -1], dims
 
 
 def shell_points(

@@ -11,7 +11,7 @@ import torch
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.cf_methods.row_codes import fit_codes
 from cel.search import Budget, RowStreams
-from cel.search.shells import grow_shells
+from cel.search.shells import grow_shells, shared_ways
 from cel.space import FeatureSpace
 from cel.testing.problems import PROBLEMS
 
@@ -35,6 +35,29 @@ def test_shells_follow_each_other_without_gaps(deviation):
     for number, radius in enumerate(seen):
         beyond = torch.maximum(0.5 * number - radius, radius - 0.5 * (number + 1))
         deviation(beyond, oracle="radii of the shells", limit=1e-5, unit="absolute")
+
+
+def test_shared_directions_fill_the_shells_of_every_row(deviation):
+    """Rows take stretches of their own: uniform over the sectors, inside the radii of a shell."""
+    ways = shared_ways(2**14, torch.zeros(1, 2), 2.0)
+    seen = []
+
+    def judge(points, rows):
+        seen.append(points)
+        return points, torch.full(points.shape[:2], torch.inf)
+
+    center = torch.arange(8.0).reshape(4, 2)
+    shells(center, judge, samples=4000, ways=ways)
+    radius = (seen[1] - center[:, None]).norm(dim=-1)
+    first = (seen[0] - center[:, None]).norm(dim=-1)
+    assert first.max() <= radius.min() + 1e-4, "shells do not overlap"
+    assert first.min() < 0.1 * first.max()
+    away = seen[0] - center[:, None]
+    assert not torch.equal(away[0], away[1]), "rows differ"
+    assert not torch.equal(away[0].sort(0).values, (seen[1] - center[:, None])[0].sort(0).values)
+    sector = ((torch.atan2(away[..., 1], away[..., 0]) / torch.pi + 1) * 4).long().clamp(max=7)
+    share = torch.stack([(sector == k).double().mean() * 8 for k in range(8)])
+    deviation.absolute(share, 1.0, oracle="uniform law on 8 sectors", limit=0.1, unit="relative")
 
 
 def test_directions_are_uniform(deviation):

@@ -14,13 +14,15 @@ from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.row_codes import RowCodes, codes_of
 from cel.protocols import Need, Predictor
 from cel.search.margin_fit import MarginFit
-from cel.search.shells import grow_shells
+from cel.search.shells import grow_shells, shared_ways
 
 __all__ = ["CCHVAE"]
 
-_CHUNK = 2**19  # numbers drawn at a time
+_CHUNK = 2**21  # numbers drawn at a time
 _FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one, of later ones
-_BEST, _NEAR = 24, 32  # of the highest guesses; nearer ones, once one is valid
+_BEST, _MORE = 8, 16  # of the highest guesses; more of them, where the class is near
+_NEAR = 32  # nearer ones, once one is valid
+_BANK = 2**14  # directions that rows choose from
 
 
 class CCHVAE(LocalMixin, BaseCounterfactualMethod):
@@ -59,7 +61,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "cchvae"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     autoencoder_settings: ClassVar[Mapping[str, str]] = {
@@ -131,6 +133,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             p=self.p,
             budget=query.budget,
             chunk=_CHUNK,
+            ways=shared_ways(max(_BANK, 4 * self.samples), z, self.p),
         )
         return Answer(x=found.x, infeasible=stuck)
 
@@ -142,37 +145,39 @@ class _Shells:
     """Samples of a shell, of which the model is asked about the promising ones.
 
     What was asked before tells, by a linear fit of the margin over codes, which samples of a shell
-    may be valid: the highest guesses are asked, and some others, from which the fit learns. Once
-    one is valid, the nearest ones are asked of which the guess does not rule out that they are.
+    may be valid: the highest guesses are asked, and some others, from which the fit learns; more
+    of them where the best margin is as near to the class as guesses err. Once one is valid, the
+    nearest ones are asked of which the guess does not rule out that they are. Where a shell has no
+    more samples than would be asked anyway, all of them are.
     """
 
     def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit | None) -> None:
         self.query, self.codes, self.unit, self.fit = query, codes, unit, fit
 
     def judge(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return samples (a, s, d) as they will be seen, and their costs (a, s); inf: no."""
+        """Return the best samples (a, 1, d) as they will be seen, and costs (a, 1); inf: no."""
         a, s = points.shape[:2]
         shell = _Shell(self, points, rows)
         every = torch.arange(a, device=rows.device)
-        if self.fit is None:
+        if self.fit is None or s <= _FEW + _BEST + _MORE:
             shell.ask(every, torch.arange(s).to(rows).expand(a, -1))
-            return shell.seen, shell.cost
+            return shell.best[:, None], shell.cost[:, None]
         known = bool((self.fit.gram[rows, 0, 0] > 0).all())
         first = min(s, _FEW if known else _FIRST)
         shell.ask(every, torch.arange(first).to(rows).expand(a, -1))
-        if first < s:
-            guess = self.fit.guess(points, rows).masked_fill(~shell.margin.isnan(), -torch.inf)
-            shell.ask(every, guess.topk(min(s - first, _BEST), dim=1).indices)
-        hit = shell.cost.isfinite().any(1).nonzero()[:, 0]
-        if len(hit) and first + _BEST < s:
+        error = shell.ask_highest(every, _BEST)
+        near = shell.margin.nan_to_num(-torch.inf).amax(1) >= -error
+        shell.ask_highest(near.nonzero()[:, 0], _MORE)
+        hit = shell.cost.isfinite().nonzero()[:, 0]
+        if len(hit):
             self._ask_nearer(shell, hit, self.fit)
-        return shell.seen, shell.cost
+        return shell.best[:, None], shell.cost[:, None]
 
     def _ask_nearer(self, shell: _Shell, hit: Tensor, fit: MarginFit) -> None:
         """Ask about the nearest samples that a guess, erring as it did so far, admits."""
         points, rows, known = shell.points[hit], shell.rows[hit], shell.margin[hit]
         guess = fit.guess(points, rows)
-        error = (guess - known).square().nanmean(1, keepdim=True).sqrt()
+        error = _rms(guess - known)[:, None]
         rough = self.cost(self.decode(points, rows), rows)
         rough = rough.masked_fill(~known.isnan() | (guess < -error), torch.inf)
         shell.ask(hit, rough.topk(min(rough.shape[1], _NEAR), dim=1, largest=False).indices)
@@ -193,9 +198,9 @@ class _Shell:
 
     def __init__(self, shells: _Shells, points: Tensor, rows: Tensor) -> None:
         self.shells, self.points, self.rows = shells, points, rows
-        self.seen = shells.query.x.new_zeros(*points.shape[:2], shells.query.x.shape[1])
-        self.cost = torch.full_like(self.seen[..., 0], torch.inf)
-        self.margin = torch.full_like(self.cost, torch.nan)
+        self.best = shells.query.x[rows].clone()
+        self.cost = torch.full_like(self.best[:, 0], torch.inf)
+        self.margin = torch.full_like(points[..., 0], torch.nan)
 
     def ask(self, at: Tensor, which: Tensor) -> None:
         """Ask about samples (b, c) of some rows (b,) of the shell."""
@@ -204,9 +209,28 @@ class _Shell:
         decoded = self.shells.decode(points, rows)
         seen = query.region.select(source).snap(decoded.flatten(0, 1))
         margin = query.model.margin(seen, query.target[source]).reshape(which.shape)
-        self.seen[here] = seen.reshape(decoded.shape)
-        cost = self.shells.cost(self.seen[here], rows)
-        self.cost[here] = cost.masked_fill(margin < MARGIN, torch.inf)
+        seen = seen.reshape(decoded.shape)
+        cost = self.shells.cost(seen, rows).masked_fill(margin < MARGIN, torch.inf)
+        price, first = cost.min(1)
+        better = (price < self.cost[at]).nonzero()[:, 0]
+        self.cost[at[better]] = price[better]
+        self.best[at[better]] = seen[better, first[better]]
         self.margin[here] = margin
         if self.shells.fit is not None:
             self.shells.fit.learn(points, margin, rows)
+
+    def ask_highest(self, at: Tensor, count: int) -> Tensor:
+        """Ask about the samples of some rows (b,) whose guessed margins are the highest.
+
+        Returns by how much guesses were off, (b,), in what is known of this shell now.
+        """
+        assert self.shells.fit is not None
+        guess = self.shells.fit.guess(self.points[at], self.rows[at])
+        new = guess.masked_fill(~self.margin[at].isnan(), -torch.inf)
+        self.ask(at, new.topk(min(new.shape[1], count), dim=1).indices)
+        return _rms(guess - self.margin[at])
+
+
+def _rms(error: Tensor) -> Tensor:
+    """Return root mean squares (b,) of what is known of (b, s)."""
+    return error.square().nanmean(1).sqrt()
