@@ -95,6 +95,34 @@ def test_an_unreachable_class_ends_at_the_radius_of_the_prior(max_shells, deviat
     deviation.absolute(method.codes_.vae.decoded, 20 * shells, oracle=oracle, limit=0)
 
 
+@pytest.mark.parametrize("screened", [False, True])
+def test_shells_are_searched_up_to_the_radius_of_the_prior_and_no_further(screened, deviation):
+    """However few samples of a shell are asked, the last shell is that of the radius."""
+    model = line(np.array([0.01, 0.0, 0.0]), -9.0)  # margins differ, none comes near the class
+    x = np.random.default_rng(3).normal(size=(7, 3)).astype(np.float32)
+    seen = []
+
+    class Watched(Identity):
+        def decode(self, z, x, hard=False):
+            seen.append((x, z))
+            return super().decode(z, x, hard)
+
+    space = FeatureSpace.continuous(3, lower=-20, upper=20)
+    method = CCHVAE(model, space=space, autoencoder=Watched(), screened=screened).fit(x)
+    result = method.explain(x, target=1)
+    assert (result.status == Status.NOT_FOUND.value).all()
+    home, code = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    radius = (code - home).norm(dim=1)
+    rows = torch.as_tensor(x)
+    limit = rows.norm(dim=1) + 3 * np.sqrt(3)
+    shells = torch.ceil(limit / 0.5)
+    for row, last in zip(rows, shells, strict=True):
+        own = radius[(home == row).all(1)]
+        assert set(range(int(last))) <= set((own // 0.5).long().tolist()), "no shell is left out"
+        deviation(own - 0.5 * last, oracle="radius of the prior", limit=1e-5, unit="absolute")
+    assert screened == (method.codes_.vae.decoded < 0.2 * 300 * shells.sum())
+
+
 def test_the_decoder_is_conditioned_on_the_immutable_values_themselves(deviation):
     problem = PROBLEMS["mixed"]()
     method = problem.fitted(CCHVAE, samples=30, step=0.3)
