@@ -7,8 +7,9 @@
 Sources are folders of runs, exported tables of scores, or `shipped`, which is what comes with the
 package now; where two have the same cell, the later one counts. `--without` leaves out datasets
 of the last source, e.g. those that a run has not finished. From folders also come the comparisons
-of rows (who beats whom how often, means on common rows, values of the first rows of every fold)
-and the scores of experiments.
+of rows (who beats whom how often, means on common rows, values of the first rows of every fold),
+the scores of experiments, and why cells have no scores. `benchmarks/complete.py` tells what is
+still missing.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from pathlib import Path
 import pandas as pd
 
 from cel.benchmark import collect, open_run
+from cel.benchmark.collect import cell_table
 from cel.benchmark.experiments import experiment_scores
 from cel.benchmark.row_scores import compare_rows, pool_common
-from cel.benchmark.shipped import sample_rows, shipped_path
+from cel.benchmark.shipped import KINDS, refused_cells, sample_rows, shipped_path
 
-KINDS = ("scores", "pairs", "common", "rows", "experiments")
 CELL = ["dataset", "model", "method", "fold"]
 PLACE = ["dataset", "model"]
 ROWS = {"quick": 200}  # of a fold, to compare a new method with
@@ -54,6 +55,7 @@ def tables_of(suite, source):
         "pairs": _over_folds(pairs),
         "common": pool_common(common, ["paradigm", *PLACE]),
         "rows": sample_rows(store, plan, limit=ROWS.get(suite, FEW_ROWS)),
+        "blank": refused_cells(cell_table(store, plan)),
     }
     if suite == "paper":
         made["experiments"] = experiment_scores(store, plan)
@@ -86,12 +88,16 @@ def main():
     suite = given.suite
     made = [tables_of(suite, s) for s in given.sources]
     made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
-    keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL]}
+    keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL], "blank": CELL}
     for kind in KINDS:
         table = latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE))
+        if kind == "blank" and len(table):
+            table = table.merge(scored, on=CELL, how="left", indicator=True)
+            table = table[table.pop("_merge") == "left_only"]
         if table.empty:
             continue
         if kind == "scores":
+            scored = table[CELL].drop_duplicates()
             table = table.sort_values([*CELL, "metric"], ignore_index=True)
             print(table.groupby(CELL).ngroups, "cells")
             print(table.groupby(PLACE)["method"].nunique().unstack().to_string())

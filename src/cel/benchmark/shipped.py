@@ -8,14 +8,25 @@ from typing import Any
 
 import pandas as pd
 
-from cel.benchmark.plan import Plan
+from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.row_scores import PAIR_COLUMNS, pair_table, row_tables
+from cel.benchmark.spec import load_suite
 from cel.benchmark.store import Store
 
-__all__ = ["KINDS", "guest_pairs", "sample_rows", "shipped_path", "shipped_table"]
+__all__ = [
+    "KINDS",
+    "cell_states",
+    "guest_pairs",
+    "refused_cells",
+    "sample_rows",
+    "shipped_cells",
+    "shipped_path",
+    "shipped_table",
+]
 
-KINDS = ("scores", "pairs", "common", "rows", "experiments")
+KINDS = ("scores", "pairs", "common", "rows", "experiments", "blank")
 PLACE = ["dataset", "model", "fold"]
+CELL = ["dataset", "model", "method", "fold"]
 
 
 def shipped_path(suite: str, kind: str = "scores") -> Path:
@@ -26,7 +37,7 @@ def shipped_path(suite: str, kind: str = "scores") -> Path:
         kind: "scores" (long table of scores), "pairs" (who beats whom how often, row by row),
             "common" (sums on the rows that all methods answered), "rows" (values of the first
             rows of each fold, to compare a new method with), "experiments" (scores of the
-            experiments that imitate a suspected mistake).
+            experiments that imitate a suspected mistake), "blank" (cells without scores, and why).
     """
     folder = Path(str(resources.files("cel.benchmark"))) / "baselines"
     return folder / f"{suite}.parquet" if kind == "scores" else folder / kind / f"{suite}.parquet"
@@ -36,6 +47,42 @@ def shipped_table(suite: str, kind: str = "scores") -> pd.DataFrame:
     """Return a shipped table, empty where there is none."""
     path = shipped_path(suite, kind)
     return pd.read_parquet(path) if suite and path.exists() else pd.DataFrame()
+
+
+def shipped_cells(suite: str) -> pd.DataFrame:
+    """Return one line per cell of a packaged suite: where it stands in what is shipped, and why.
+
+    Columns: dataset, model, method, fold, state ("done", "skip" for methods that refuse a problem,
+    how it failed, or "missing"), reason, rows.
+    """
+    known = shipped_table(suite), shipped_table(suite, "blank")
+    return cell_states(make_plan(load_suite(suite)), *known)
+
+
+def cell_states(plan: Plan, scores: pd.DataFrame, blank: pd.DataFrame) -> pd.DataFrame:
+    """Return where every cell of a plan stands in a table of scores; see `shipped_cells`.
+
+    Args:
+        plan: what should be there.
+        scores: long table of scores.
+        blank: cells without scores that have a reason: dataset, model, method, fold, state, reason.
+    """
+    lines = [(c.dataset, c.model, c.method.label, c.fold) for c in plan.cells]
+    table = pd.DataFrame(lines, columns=CELL)
+    rows = scores[scores["metric"] == "rows"] if len(scores) else pd.DataFrame(columns=CELL)
+    rows = rows.rename(columns={"value": "rows"}).reindex(columns=[*CELL, "rows"])
+    told = blank if len(blank) else pd.DataFrame(columns=[*CELL, "state", "reason"])
+    table = table.merge(rows, on=CELL, how="left").merge(told, on=CELL, how="left")
+    done = table["rows"].notna()
+    table["state"] = table["state"].fillna("missing").mask(done, "done")
+    table["reason"] = table["reason"].fillna("").mask(done, "")
+    return table[[*CELL, "state", "reason", "rows"]]
+
+
+def refused_cells(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what is shipped as "blank": of a `cell_table`, cells without scores with a reason."""
+    told = cells[~cells["state"].isin(["done", "missing"]) & (cells["reason"] != "")]
+    return told[[*CELL, "state", "reason"]].reset_index(drop=True)
 
 
 def sample_rows(store: Store, plan: Plan, *, limit: int) -> pd.DataFrame:

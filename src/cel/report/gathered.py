@@ -11,7 +11,7 @@ import pandas as pd
 from cel.benchmark import Plan, load_suite, make_plan, packaged_suites
 from cel.benchmark.plan import paradigms_of
 from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
-from cel.benchmark.shipped import guest_pairs, sample_rows, shipped_table
+from cel.benchmark.shipped import cell_states, guest_pairs, sample_rows, shipped_table
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
 from cel.report.paper_tables import BASELINE, baseline_path
@@ -42,14 +42,15 @@ def read_shipped(name: str) -> RunData:
     there = set(scores["dataset"])
     plan = make_plan(replace(whole, datasets=tuple(d for d in whole.datasets if d in there)))
     kinds = paradigms_of(plan)
-    cells = scores[scores["metric"] == "rows"].rename(columns={"value": "rows"})
-    cells = cells[[*KEYS, "reason", "rows", "source"]].assign(state="done", reason="")
-    scores, cells = scores.reset_index(drop=True), cells.reset_index(drop=True)
+    cells = cell_states(plan, scores, shipped_table(name, "blank")).assign(source=BASELINE)
+    cells = cells[cells["method"].isin(set(scores["method"]))].reset_index(drop=True)
+    scores = scores.reset_index(drop=True)
     for table in (scores, cells):
         places = zip(table["dataset"], table["method"], strict=True)
         table["paradigm"] = [kinds[p] for p in places]
-    left = [d for d in whole.datasets if d not in there]
     told = f"Scores of the suite {name} as they come with the package; single rows are not stored."
+    left = [d for d in whole.datasets if d not in there]
+    left += [m.label for m in whole.methods if m.label not in set(scores["method"])]
     if left:
         told += f" Not shipped: {', '.join(left)}."
     pairs, common = shipped_table(name, "pairs"), shipped_table(name, "common")

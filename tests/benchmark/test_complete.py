@@ -1,0 +1,74 @@
+"""Every cell of a suite has shipped scores or a reason, and a missing one is noticed."""
+
+import runpy
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cel.benchmark.shipped import refused_cells, shipped_cells, shipped_table
+from cel.report.gathered import read_shipped
+
+ROOT = Path(__file__).parents[2]
+CELL = ["dataset", "model", "method", "fold"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    return runpy.run_path(str(ROOT / "benchmarks" / "complete.py"))
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return shipped_table("paper"), shipped_table("paper", "blank")
+
+
+def test_no_cell_of_a_shipped_line_is_blank_without_a_reason(script):
+    cells = shipped_cells("paper")
+    known = cells[cells["method"].isin(set(shipped_table("paper")["method"]))]
+    assert script["holes"](known).empty
+    assert script["silent_values"](shipped_table("paper")).empty
+
+
+def test_what_is_taken_away_is_named(script, paper):
+    scores, blank = paper
+    _, before = script["told"]("paper", scores, blank)
+    place = {"dataset": "law", "model": "lr", "method": "cadex", "fold": 3}
+    gone = pd.concat([scores[k] == v for k, v in place.items()], axis=1).all(axis=1)
+    assert gone.any()
+    text, count = script["told"]("paper", scores[~gone], blank)
+    assert count == before + 1
+    assert f"paper: {count} blank cells without a reason" in text
+    line = next(x for x in text.splitlines() if x.startswith("cadex "))
+    assert line.split()[-1] == "1"
+    _, silent = script["told"]("paper", scores, blank.iloc[1:])
+    assert silent == before + 1
+
+
+def test_a_value_that_is_no_number_needs_a_reason(script, paper):
+    scores, blank = paper
+    _, before = script["told"]("paper", scores, blank)
+    some = scores.index[scores["value"].isna()][:3]
+    changed = scores.copy()
+    changed.loc[some, "reason"] = ""
+    text, count = script["told"]("paper", changed, blank)
+    assert count == before + 3
+    assert "paper: 3 blank values without a reason" in text
+
+
+def test_a_cell_without_a_reason_is_not_shipped_as_refused():
+    cells = pd.DataFrame(
+        [("a", "done", ""), ("b", "skip", "one output only"), ("c", "missing", ""),
+         ("d", "timeout", "over 300 s"), ("e", "missing", "its scores are damaged")],
+        columns=["dataset", "state", "reason"],
+    ).assign(model="lr", method="x", fold=0, rows=None, key="")  # fmt: skip
+    assert refused_cells(cells)["dataset"].tolist() == ["b", "d"]
+
+
+def test_the_report_of_shipped_scores_says_why_cells_are_blank(paper):
+    _, blank = paper
+    cells = read_shipped("paper").cells
+    refused = cells[cells["state"] == "skip"]
+    assert len(refused) == len(blank) > 0
+    assert (refused["reason"] != "").all()
+    assert set(cells["state"]) <= {"done", "skip"}
