@@ -62,6 +62,14 @@ def tables_of(suite, source):
     return made
 
 
+def unscored(blank, scores):
+    """Of the cells that were refused, those that no source has scores of."""
+    if blank.empty:
+        return blank
+    there = set(scores[CELL].drop_duplicates().itertuples(index=False, name=None))
+    return blank[[c not in there for c in blank[CELL].itertuples(index=False, name=None)]]
+
+
 def _over_folds(pairs):
     """Means over folds: one line per dataset, model, metric and pair."""
     if pairs.empty:
@@ -89,19 +97,18 @@ def main():
     made = [tables_of(suite, s) for s in given.sources]
     made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
     keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL], "blank": CELL}
-    for kind in KINDS:
-        table = latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE))
-        if kind == "blank" and len(table):
-            table = table.merge(scored, on=CELL, how="left", indicator=True)
-            table = table[table.pop("_merge") == "left_only"]
-        if table.empty:
-            continue
-        if kind == "scores":
-            scored = table[CELL].drop_duplicates()
-            table = table.sort_values([*CELL, "metric"], ignore_index=True)
-            print(table.groupby(CELL).ngroups, "cells")
-            print(table.groupby(PLACE)["method"].nunique().unstack().to_string())
-        write(suite, kind, table)
+    tables = {
+        kind: latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE)) for kind in KINDS
+    }
+    scores = tables["scores"].sort_values([*CELL, "metric"], ignore_index=True)
+    tables |= {"scores": scores, "blank": unscored(tables["blank"], scores)}
+    print(scores.groupby(CELL).ngroups, "cells")
+    print(scores.groupby(PLACE)["method"].nunique().unstack().to_string())
+    for kind, table in tables.items():
+        if len(table):
+            write(suite, kind, table)
+        elif kind == "blank":
+            shipped_path(suite, kind).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -72,3 +72,12 @@ def test_the_report_of_shipped_scores_says_why_cells_are_blank(paper):
     assert len(refused) == len(blank) > 0
     assert (refused["reason"] != "").all()
     assert set(cells["state"]) <= {"done", "skip"}
+
+
+def test_a_cell_with_scores_of_any_source_is_not_blank(paper):
+    scores, blank = paper
+    unscored = runpy.run_path(str(ROOT / "benchmarks" / "baselines.py"))["unscored"]
+    assert len(unscored(blank, scores)) == len(blank)
+    first = blank.iloc[:1][CELL].assign(metric="rows", value=1.0, reason="")
+    left = unscored(blank, pd.concat([scores, first], ignore_index=True))
+    assert len(left) == len(blank) - 1

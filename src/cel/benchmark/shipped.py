@@ -65,7 +65,7 @@ def cell_states(plan: Plan, scores: pd.DataFrame, blank: pd.DataFrame) -> pd.Dat
     Args:
         plan: what should be there.
         scores: long table of scores.
-        blank: cells without scores that have a reason: dataset, model, method, fold, state, reason.
+        blank: cells without scores, and why: dataset, model, method, fold, state, reason.
     """
     lines = [(c.dataset, c.model, c.method.label, c.fold) for c in plan.cells]
     table = pd.DataFrame(lines, columns=CELL)
