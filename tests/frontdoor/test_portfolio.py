@@ -10,9 +10,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from torch import nn
 
 import cel
-from cel.door import stage_methods
+from cel.cf_methods.ensembles import settling
+from cel.cf_methods.local_methods import CellSearch, cell_search
 from cel.door.portfolio import Portfolio
-from cel.door.stage_methods import CellsOrProof
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def kept(row, every, fixed, up):
 @pytest.mark.parametrize("made", [RandomForestClassifier, HistGradientBoostingClassifier])
 def test_trees_answer_or_prove_every_row(grid, made, first, monkeypatch):
     """Without first boxes, second walks and the boxes after them do the rest."""
-    monkeypatch.setattr(stage_methods, "FIRST_NODES", first)
+    monkeypatch.setattr(settling, "FIRST_NODES", first)
     frame, y, every = grid
     size = {"n_estimators": 15} if made is RandomForestClassifier else {"max_iter": 15}
     model = made(random_state=0, **size)
@@ -64,9 +64,9 @@ def test_what_walks_do_not_find_boxes_do(grid, monkeypatch):
     free = cel.explain(model, rows, frame, target="yes")
 
     def nowhere(bits, demand, moves, **settings):
-        return stage_methods.Incumbents.nothing(moves.home)
+        return cell_search.Incumbents.nothing(moves.home)
 
-    monkeypatch.setattr(stage_methods, "coordinate_search", nowhere)
+    monkeypatch.setattr(cell_search, "coordinate_search", nowhere)
     proved = cel.explain(model, rows, frame, target="yes")
     assert proved.found.all()
     assert (proved.proof == "optimal").all()
@@ -86,14 +86,14 @@ def test_a_search_that_is_cut_short_proves_nothing(grid, monkeypatch):
     rules = {"immutable": ["a"], "increasing": ["b"]}
     whole = cel.explain(model, rows, frame, target="yes", **rules)
     asked = []
-    search = CellsOrProof._search
+    search = CellSearch._search
 
     def counted(self, view, group, table):
         asked.append(len(table))
         return search(self, view, group, table)
 
-    monkeypatch.setattr(CellsOrProof, "_search", counted)
-    monkeypatch.setattr(stage_methods.BoxSearch, "run", lambda self, expired: None)
+    monkeypatch.setattr(CellSearch, "_search", counted)
+    monkeypatch.setattr(settling.BoxSearch, "run", lambda self, expired: None)
     short = cel.explain(model, rows, frame, target="yes", **rules)
     assert sum(asked)  # second walks were tried
     assert not (short.found & (whole.status == "infeasible")).any()

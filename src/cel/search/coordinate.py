@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,6 +89,7 @@ def coordinate_search(
     rank: np.ndarray | None = None,
     extra: tuple[np.ndarray, np.ndarray] | None = None,
     second_try: bool = True,
+    hopeless: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Incumbents:
     """Return the cheapest points that a few greedy walks find, lowered and exchanged.
 
@@ -108,6 +110,8 @@ def coordinate_search(
         extra: (points (R, A), their rows (R,)) that are lowered, too, where they suffice.
         second_try: whether rows that no walk answers are walked again, from a first move along
             every axis.
+        hopeless: row numbers (m,) to whether these rows are known to have no answer (m,); asked
+            about rows that no single move answers, which are then not walked.
     """
     owner = np.repeat(np.arange(len(bits.boxes.offset) - 1), np.diff(bits.boxes.offset))
     engine = _Engine(bits, demand, moves, owner)
@@ -121,6 +125,9 @@ def coordinate_search(
     if rank is None:
         _complete(engine, found, cells, rows, np.zeros(len(rows)), after, added)
     first = _best_first(_worth(after, added, margin), owner, starts, rank)  # (n, S)
+    if hopeless is not None:
+        open_ = np.flatnonzero(np.isinf(found.cost))
+        first[open_[hopeless(open_)]] = -1
     walk, at = np.nonzero(first >= 0)
     _walk(engine, found, engine.moved(cells[walk], first[walk, at]), rows[walk], steps)
     lost = np.flatnonzero(np.isinf(found.cost))

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from cel.cf_methods.local_methods import CellSearch, ExactTree
 from cel.models import wrap
+from cel.search.branch import BoxSearch
 from cel.search.profiles import profile, sums_at
 from cel.space import Feature, FeatureSpace
 from cel.space.constraints import Implication
@@ -239,6 +240,43 @@ def test_rows_without_any_good_leaf_are_infeasible(deviation):
     wrong = (result.status == "infeasible") & np.array(reachable)
     deviation.rows(wrong, oracle="a grid of points")
     assert (result.status[~np.array(reachable)] == "infeasible").all()
+
+
+def all_large():
+    """A tree that says yes where four whole numbers are large together, and flat elsewhere."""
+    grid = np.array(list(itertools.product(range(6), repeat=4)), dtype=np.float32)
+    model = DecisionTreeClassifier(random_state=0).fit(grid, (grid > 2).all(1))
+    space = FeatureSpace(
+        tuple(
+            Feature(name=n, kind="integer", columns=(i,), step=1.0, lower=0.0, upper=5.0)
+            for i, n in enumerate("abcd")
+        )
+    )
+    return model, grid, space
+
+
+def test_rows_that_no_walk_answers_are_settled_by_boxes(deviation, monkeypatch):
+    """No single move gains and no training row says yes: four moves together do."""
+    model, grid, space = all_large()
+    no = grid[model.predict(grid) == 0]
+    x = no[(no < 2).all(1)]
+    wrapped = wrap(model, space=space)
+    result = CellSearch(wrapped).fit(no).explain(x, 1)
+    assert (result.proof == "optimal").all()
+    monkeypatch.setattr(BoxSearch, "run", lambda self, expired: None)
+    assert (CellSearch(wrapped).fit(no).explain(x, 1).status == "not_found").all()
+    deviation.rows((result.x_cfs != 3).any(1), oracle="the nearest corner")
+
+
+def test_rows_that_no_walk_answers_are_infeasible_where_boxes_prove_it(deviation):
+    """One of the numbers is fixed: rows in which it is small have no answer, the others have."""
+    model, grid, space = all_large()
+    no = grid[model.predict(grid) == 0]
+    stuck = wrap(model, space=space.with_changes(a={"mutable": False}))
+    result = CellSearch(stuck).fit(no).explain(no, 1)
+    wrong = (result.status == "infeasible") != (no[:, 0] <= 2)
+    assert (result.found == (no[:, 0] > 2)).all()
+    deviation.rows(wrong, oracle="the corner that must be reached")
 
 
 def test_a_model_that_was_changed_after_wrapping_is_refused():

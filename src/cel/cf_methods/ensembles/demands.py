@@ -38,7 +38,7 @@ class DemandGroup:
     slack: np.ndarray
 
     def only(self, keep: np.ndarray) -> DemandGroup:
-        """Return the rows that a mask (m,) keeps."""
+        """Return the rows that a mask (m,) keeps, or those with some numbers."""
         return replace(self, rows=self.rows[keep], const=self.const[keep])
 
     def demand(self, bits: LeafBits) -> Demand:

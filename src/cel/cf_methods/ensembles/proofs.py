@@ -10,11 +10,11 @@ import numpy as np
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup
 from cel.models.trees import TreeView
-from cel.search.branch import BoxProblem, ceilings
+from cel.search.branch import BoxProblem
 from cel.space import FeatureSpace
 from cel.space.serialize import space_to_dict
 
-__all__ = ["box_problem", "infeasible_rows", "proof_scope"]
+__all__ = ["box_problem", "proof_scope"]
 
 
 def box_problem(view: TreeView, group: DemandGroup, table: CellTable) -> BoxProblem:
@@ -42,17 +42,6 @@ def box_problem(view: TreeView, group: DemandGroup, table: CellTable) -> BoxProb
         legal=check if legal else None, strike=strike if legal else None,
         blame=blame if legal else None,
     )  # fmt: skip
-
-
-def infeasible_rows(view: TreeView, group: DemandGroup, table: CellTable) -> np.ndarray:
-    """Tell for which rows no point of the feasible set can meet the demand, shape (m,).
-
-    The sum of the best leaves that the cells of the feasible set meet is an upper bound of every
-    form of the demand; where one is below zero, beyond rounding, no answer exists.
-    """
-    problem = box_problem(view, group, table)
-    rows = np.arange(len(table))
-    return np.asarray(ceilings(problem, np.isfinite(table.price), rows) < 0)
 
 
 def proof_scope(view: TreeView, space: FeatureSpace | None = None) -> dict[str, str]:

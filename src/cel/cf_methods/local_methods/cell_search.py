@@ -13,12 +13,14 @@ from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
-from cel.cf_methods.ensembles.proofs import infeasible_rows, proof_scope
+from cel.cf_methods.ensembles.proofs import box_problem, proof_scope
+from cel.cf_methods.ensembles.settling import settle
 from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support, Task
+from cel.search.branch import SearchProof, ceilings
 from cel.search.coordinate import Incumbents, coordinate_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
@@ -34,9 +36,13 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     and `beta` per changed feature; a cell costs what its nearest feasible value costs. Scores of
     all cells of all features come from one pass over the trees. Greedy walks from the best first
     moves give answers; these are lowered (every changed feature to its cheapest cell that still
-    suffices) and exchanged (one change undone, another one made) until nothing improves. Rows
-    without an answer start from training rows of the wanted outcome. Rows for which even the best
-    leaves that the feasible set meets do not suffice are infeasible.
+    suffices) and exchanged (one change undone, another one made) until nothing improves. A row
+    for which even the best leaves that its feasible set meets do not suffice is not walked.
+
+    Rows that no walk answers get a branch and bound over boxes of cells, and between its first
+    boxes and the others longer walks and walks from training rows of the wanted outcome. It ends
+    with the cheapest answer, which is then proved to be that, or with the proof that there is
+    none; only a row whose boxes or time run out stays open.
 
     Args:
         model: a wrapped tree ensemble, see `cel.models.trees`.
@@ -45,6 +51,7 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
         steps: longest walk.
         total_CFs: answers per row; each changes another set of features.
         donors: training rows that an unanswered row may start from.
+        nodes: most boxes of a row that no walk answers.
         options: see `Options`.
 
     References:
@@ -52,12 +59,13 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cells"
-    version: ClassVar[int] = 2  # rows with missing numbers are read
+    version: ClassVar[int] = 3  # rows that no walk answers are settled by boxes
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TREES, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "this library"
-    proves: ClassVar[bool] = True  # that there is no answer; never that a cost is the least
+    proves: ClassVar[bool] = True  # of rows that no walk answers: their optimum, or that none is
+    gap: float = 0.0  # what walks have found carries no proof
     _test_params: ClassVar[dict[str, Any]] = {}
     _copies: ClassVar[int] = 400
 
@@ -70,14 +78,15 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
         steps: int = 12,
         total_CFs: int = 1,
         donors: int = 8,
+        nodes: int = 2000,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(model, **options)
         self.beta, self.starts, self.steps = beta, starts, steps
-        self.total_CFs, self.donors = total_CFs, donors
+        self.total_CFs, self.donors, self.nodes = total_CFs, donors, nodes
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
-        check_positive(self, "starts", "steps", "total_CFs", "donors")
+        check_positive(self, "starts", "steps", "total_CFs", "donors", "nodes")
 
     def _fit(self, train: TrainRows) -> None:
         self.scale_ = mad_scale(train.x.cpu().numpy(), self.space_)
@@ -85,31 +94,61 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     def _explain(self, query: Query) -> Answer | Tensor:
         view = query.model.trees()
         assert view is not None
+        n = len(query)
         x = torch.full_like(query.x, torch.nan)
-        infeasible = torch.zeros(len(query), dtype=torch.bool, device=query.x.device)
-        readable = readable_rows(query, view)
+        infeasible = np.zeros(n, dtype=bool)
+        cost, bound = np.full(n, np.nan), np.full(n, np.nan)
+        readable, nodes, sets = readable_rows(query, view), 0, []
         table = CellTable.of(view, query.region, self.scale_, self.beta)
-        sets = []
         for whole in groups(query, view):
             group = whole.only(readable[whole.rows])
-            own = table.select(group.rows)
-            found = self._search(view, group, own)
-            lost = np.isinf(found.cost)
-            rows = torch.as_tensor(group.rows)
-            infeasible[rows[lost]] = torch.as_tensor(infeasible_rows(view, group, own)[lost])
-            x[rows] = verified(query, own, found, group.rows)
+            own, rows = table.select(group.rows), torch.as_tensor(group.rows)
+            proved = self._prove(query, view, group, own)
+            x[rows] = verified(query, own, proved.best, group.rows)
+            infeasible[group.rows] = np.isinf(proved.best.cost) & proved.done
+            cost[group.rows] = proved.best.cost
+            bound[group.rows] = np.where(np.isinf(proved.bound), np.nan, proved.bound)
+            nodes += int(proved.nodes.sum())
             if self.total_CFs > 1:
-                sets.append((rows, self._menu(query, view, group, own, found)))
-        logs: dict[str, Any] = {"proof_scope": proof_scope(view)}
+                sets.append((rows, self._menu(query, view, group, own, proved.best)))
+        logs: dict[str, Any] = {"proof_scope": proof_scope(view), "nodes": nodes}
         if not readable.all():
             logs["unread_rows"] = int((~readable).sum())
-        nothing = torch.full((len(query),), torch.nan)
+        lower = torch.as_tensor(bound)
         return Answer(
-            x=x, infeasible=infeasible, sets=self._joined(query, sets), bound=nothing,
-            proof=proof_of(nothing, nothing), logs=logs,
+            x=x, infeasible=torch.as_tensor(infeasible, device=x.device),
+            sets=self._joined(query, sets), bound=lower,
+            proof=proof_of(torch.as_tensor(cost), lower, self.gap), logs=logs,
         )  # fmt: skip
 
+    def _prove(
+        self, query: Query, view: TreeView, group: DemandGroup, table: CellTable
+    ) -> SearchProof:
+        """Return an answer or a proof for every row, as far as boxes and time reach."""
+        n, demand = len(table), group.demand(view.bits)
+        problem, open_set = box_problem(view, group, table), np.isfinite(table.price)
+        best = coordinate_search(
+            view.bits, demand, table, starts=self.starts, steps=self.steps, second_try=False,
+            hopeless=lambda at: ceilings(problem, open_set[at], at) < 0,
+        )  # fmt: skip
+        bound, done = np.full(n, np.nan), np.zeros(n, dtype=bool)
+        nodes = np.zeros(n, dtype=np.int64)
+        rows = np.flatnonzero(np.isinf(best.cost))
+        if len(rows) and not query.budget.expired:
+
+            def walk(at: np.ndarray) -> Incumbents:
+                return self._search(view, group.only(rows[at]), table.select(rows[at]))
+
+            told = settle(
+                problem.select(rows), table.home[rows], walk,
+                nodes=self.nodes, expired=lambda: query.budget.expired,
+            )  # fmt: skip
+            best.offer(rows, told.best.cells, told.best.cost)
+            bound[rows], done[rows], nodes[rows] = told.bound, told.done, told.nodes
+        return SearchProof(best, bound, done, nodes)
+
     def _search(self, view: TreeView, group: DemandGroup, table: CellTable) -> Incumbents:
+        """Return what walks find, longer ones and walks from training rows among them."""
         bits, demand = view.bits, group.demand(view.bits)
         found = coordinate_search(bits, demand, table, starts=self.starts, steps=self.steps)
         lost = np.flatnonzero(np.isinf(found.cost))

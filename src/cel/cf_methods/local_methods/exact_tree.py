@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from cel.cf_methods.base import Options
-from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
-from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
-from cel.cf_methods.ensembles.proofs import box_problem, proof_scope
+from cel.cf_methods.ensembles.demands import DemandGroup
+from cel.cf_methods.ensembles.proofs import box_problem
 from cel.cf_methods.local_methods.cell_search import CellSearch
-from cel.cf_methods.query import Answer, Query, proof_of
+from cel.cf_methods.query import Query
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
@@ -88,44 +83,14 @@ class ExactTree(CellSearch):
         donors: int = 8,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(model, beta=beta, starts=starts, steps=steps, donors=donors, **options)
-        self.nodes, self.bounds, self.gap = nodes, bounds, gap
+        super().__init__(
+            model, beta=beta, starts=starts, steps=steps, donors=donors, nodes=nodes, **options
+        )
+        self.bounds, self.gap = bounds, gap
 
     def _check(self, model: ModelView, space: FeatureSpace) -> None:
         check_positive(self, "nodes", "starts", "steps", "donors")
         check_positive(self, "gap", zero=True)
-
-    def _explain(self, query: Query) -> Answer | Tensor:
-        view = query.model.trees()
-        assert view is not None
-        n = len(query)
-        x = torch.full_like(query.x, torch.nan)
-        infeasible = np.zeros(n, dtype=bool)
-        cost, bound = np.full(n, np.nan), np.full(n, np.nan)
-        nodes = np.zeros(n, dtype=np.int64)
-        readable = readable_rows(query, view)
-        table = CellTable.of(view, query.region, self.scale_, self.beta)
-        for whole in groups(query, view):
-            group = whole.only(readable[whole.rows])
-            own = table.select(group.rows)
-            proved = self._prove(query, view, group, own)
-            x[torch.as_tensor(group.rows)] = verified(query, own, proved.best, group.rows)
-            none = np.isinf(proved.best.cost)
-            infeasible[group.rows] = none & proved.done
-            cost[group.rows] = proved.best.cost
-            bound[group.rows] = np.where(np.isinf(proved.bound), np.nan, proved.bound)
-            nodes[group.rows] = proved.nodes
-        lower = torch.as_tensor(bound)
-        logs: dict[str, Any] = {
-            "proof_scope": proof_scope(view, query.region.space),
-            "nodes": int(nodes.sum()),
-        }
-        if not readable.all():
-            logs["unread_rows"] = int((~readable).sum())
-        return Answer(
-            x=x, infeasible=torch.as_tensor(infeasible), bound=lower,
-            proof=proof_of(torch.as_tensor(cost), lower, self.gap), logs=logs,
-        )  # fmt: skip
 
     def _prove(
         self, query: Query, view: TreeView, group: DemandGroup, table: CellTable
