@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from torch import nn
 
 import cel
-from cel.cf_methods.ensembles import settling
+from cel.cf_methods.ensembles import last_boxes
 from cel.cf_methods.local_methods import CellSearch, cell_search
 from cel.door.portfolio import Portfolio
 
@@ -39,7 +39,7 @@ def kept(row, every, fixed, up):
 @pytest.mark.parametrize("made", [RandomForestClassifier, HistGradientBoostingClassifier])
 def test_trees_answer_or_prove_every_row(grid, made, first, monkeypatch):
     """Without first boxes, second walks and the boxes after them do the rest."""
-    monkeypatch.setattr(settling, "FIRST_NODES", first)
+    monkeypatch.setattr(last_boxes, "FIRST_NODES", first)
     frame, y, every = grid
     size = {"n_estimators": 15} if made is RandomForestClassifier else {"max_iter": 15}
     model = made(random_state=0, **size)
@@ -93,7 +93,7 @@ def test_a_search_that_is_cut_short_proves_nothing(grid, monkeypatch):
         return search(self, view, group, table)
 
     monkeypatch.setattr(CellSearch, "_search", counted)
-    monkeypatch.setattr(settling.BoxSearch, "run", lambda self, expired: None)
+    monkeypatch.setattr(last_boxes.BoxSearch, "run", lambda self, expired: None)
     short = cel.explain(model, rows, frame, target="yes", **rules)
     assert sum(asked)  # second walks were tried
     assert not (short.found & (whole.status == "infeasible")).any()

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cel.search.branch import BoxProblem, BoxSearch, branch_and_bound, ceilings
+from cel.search.branch import BoxProblem, BoxSearch, branch_and_bound
 from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits, LeafBoxes
 
@@ -153,15 +153,6 @@ def test_the_lowest_boxes_of_each_row_are_taken_first():
     search.best.offer(np.array([0]), HOME, np.array([1.5]))
     assert search.take()[1].tolist() == []  # what costs no less is dropped
     assert len(search.row) == 0
-
-
-def test_ceilings_are_the_best_leaves_of_boxes():
-    given = problem(1.0, slack=0.5, rows=2)
-    boxes = np.ones((2, 6), bool)
-    boxes[1, [2, 5]] = False
-    assert ceilings(given, boxes, np.array([0, 1])).tolist() == [3.0 - 0.5, 1.0 - 0.5]
-    free = BoxProblem(OFFSET, given.price, (), (), np.zeros((2, 0)), np.zeros(0))
-    assert np.isposinf(ceilings(free, boxes, np.array([0, 1]))).all()
 
 
 @pytest.mark.parametrize("few", [2, 3])

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cel.search.branch import BoxProblem, ceilings
 from cel.search.coordinate import Incumbents, coordinate_search, lower
 from cel.search.leaf_bits import LeafBits, LeafBoxes
 from cel.search.profiles import Demand, cell_ceilings, profile, sums_at
@@ -87,7 +86,7 @@ def test_profiles_are_the_sums_of_all_single_moves(forest):
 
 
 @pytest.mark.parametrize("single", [(), (0,), (1, 2), (0, 1, 2)])
-def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch, single):
+def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, single):
     """Leaves are ranked by the first channel: the best leaf of each tree that a box touches."""
     rng = np.random.default_rng(1)
     boxes = rng.random((40, OFFSET[-1])) < 0.5
@@ -112,16 +111,20 @@ def test_ceilings_of_boxes_are_sums_of_the_best_leaves(forest, monkeypatch, sing
             by_cell[i, c] = sum(
                 forest.value[0][some & (forest.boxes.tree == t)].max() for t in (0, 1)
             )
-    problem = BoxProblem(
-        OFFSET, np.zeros((40, OFFSET[-1])), (forest.bits,), (forest.tables[0],),
-        np.arange(40.0)[:, None], np.array([0.5]),
-    )  # fmt: skip
-    for chunk in (2**30, 1):  # all at once, and one after the other
-        monkeypatch.setattr("cel.search.branch._CHUNK", chunk)
-        bound = ceilings(problem, boxes, np.arange(40)[::-1])
-        np.testing.assert_allclose(bound, wanted + np.arange(40)[::-1] + 0.5)
-    _, cells = cell_ceilings(forest.bits, forest.tables[0], boxes)
+    total, cells = cell_ceilings(forest.bits, forest.tables[0], boxes)
+    np.testing.assert_allclose(total, wanted)
     np.testing.assert_allclose(cells[boxes], by_cell[boxes])
+
+
+@pytest.mark.parametrize("axes", [[0], [1, 2], [], [0, 1, 2]])
+def test_profiles_of_some_axes_are_those_of_all(forest, axes):
+    """Cells of the other axes get the score of the point itself."""
+    cells = GRID[::7]
+    whole = profile(forest.bits, forest.tables, cells)
+    part = profile(forest.bits, forest.tables, cells, np.array(axes, dtype=np.int64))
+    own = np.take_along_axis(whole, cells[:, :1, None], 1)
+    wanted = np.where(np.isin(OWNER, axes)[:, None], whole, own)
+    np.testing.assert_allclose(part, wanted, atol=1e-12)
 
 
 class _Prices:

@@ -120,11 +120,11 @@ def test_axes_are_exchanged_for_cheaper_ones():
 def test_polishing_ends_when_nothing_improves(monkeypatch):
     calls = []
 
-    def lower(bits, demand, moves, cells, rows, owner):
+    def lower(engine, cells, rows):
         calls.append(len(rows))
         return cells, rows
 
-    monkeypatch.setattr("cel.search.coordinate.lower", lower)
+    monkeypatch.setattr("cel.search.coordinate._lower", lower)
     e = engine([0, 2, 3, 0, 2], 2.0)
     found = Incumbents.nothing(np.array([[0, 3], [0, 3]]))
     found.offer(np.array([1]), np.array([[0, 4]]), np.array([2.0]))

@@ -19,7 +19,7 @@ from cel.search.coordinate import Incumbents
 from cel.search.leaf_bits import LeafBits
 from cel.search.profiles import cell_ceilings, sums_at
 
-__all__ = ["BoxProblem", "BoxSearch", "SearchProof", "branch_and_bound", "ceilings"]
+__all__ = ["BoxProblem", "BoxSearch", "SearchProof", "branch_and_bound"]
 
 TINY = 1e-9
 FEW_LABELS = 16  # that a split tells apart
@@ -142,20 +142,6 @@ class SearchProof:
         open_[row[floor < best.cost[row] - TINY]] = True
         done = ~open_ & (grey >= best.cost - TINY)
         return cls(best, bound * (1 - 1e-12), done, nodes)
-
-
-def ceilings(problem: BoxProblem, boxes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return upper bounds of the margin in boxes (R, C) of some rows, shape (R,)."""
-    out = np.full(len(boxes), np.inf)
-    size = max(1, _CHUNK // max(problem.bits[0].words.size, 1)) if problem.bits else 1
-    for i in range(0, len(boxes), size):
-        part = slice(i, i + size)
-        for q, (bits, table) in enumerate(zip(problem.bits, problem.tables, strict=True)):
-            meet = np.bitwise_and.reduce(bits.unions(boxes[part]), axis=1)
-            best = table[bits.find(meet)].sum(1)
-            bound = best + problem.const[rows[part], q] + problem.slack[q]
-            out[part] = np.minimum(out[part], bound)
-    return out
 
 
 class BoxSearch:

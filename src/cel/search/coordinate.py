@@ -65,11 +65,15 @@ class _Engine:
     demand: Demand
     moves: Moves
     owner: np.ndarray
+    axes: np.ndarray | None = None
 
     def look(self, cells: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (margins after, prices added by) every single move of the points."""
-        after = self.demand.margin(profile(self.bits, self.demand.tables, cells), rows)
+        after = self.demand.margin(self._sums(cells), rows)
         return after, self.moves.moves(cells, rows)
+
+    def _sums(self, cells: np.ndarray) -> np.ndarray:
+        return profile(self.bits, self.demand.tables, cells, self.axes)
 
     def moved(self, cells: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Return points (R, A) with one axis moved to the cells `to` (R,)."""
@@ -89,6 +93,7 @@ def coordinate_search(
     rank: np.ndarray | None = None,
     extra: tuple[np.ndarray, np.ndarray] | None = None,
     second_try: bool = True,
+    axes: np.ndarray | None = None,
     hopeless: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Incumbents:
     """Return the cheapest points that a few greedy walks find, lowered and exchanged.
@@ -110,11 +115,12 @@ def coordinate_search(
         extra: (points (R, A), their rows (R,)) that are lowered, too, where they suffice.
         second_try: whether rows that no walk answers are walked again, from a first move along
             every axis.
+        axes: (k,) the axes along which rows can move, ascending; all by default.
         hopeless: row numbers (m,) to whether these rows are known to have no answer (m,); asked
             about rows that no single move answers, which are then not walked.
     """
     owner = np.repeat(np.arange(len(bits.boxes.offset) - 1), np.diff(bits.boxes.offset))
-    engine = _Engine(bits, demand, moves, owner)
+    engine = _Engine(bits, demand, moves, owner, axes)
     found = Incumbents.nothing(moves.home)
     rows = np.arange(len(moves.home))
     if not len(rows):
@@ -140,7 +146,7 @@ def coordinate_search(
     if extra is not None:
         points, their = extra
         inside = demand.margin(sums_at(bits, demand.tables, points), their) >= 0
-        points, their = lower(bits, demand, moves, points[inside], their[inside], owner)
+        points, their = _lower(engine, points[inside], their[inside])
         found.offer(their, points, moves.cost(points, their))
     _polish(engine, found, polish, exchange=rank is None)
     return found
@@ -217,7 +223,12 @@ def lower(
     steps: int = 60,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return points (R, A) after the moves that save most while the demand stays met."""
-    engine = _Engine(bits, demand, moves, owner)
+    return _lower(_Engine(bits, demand, moves, owner), cells, rows, steps)
+
+
+def _lower(
+    engine: _Engine, cells: np.ndarray, rows: np.ndarray, steps: int = 60
+) -> tuple[np.ndarray, np.ndarray]:
     cells = cells.copy()
     todo = np.arange(len(rows))
     for _ in range(steps):
@@ -238,9 +249,7 @@ def _polish(engine: _Engine, found: Incumbents, rounds: int, *, exchange: bool) 
         if not len(rows):
             return
         before = found.cost[rows].copy()
-        cells, _ = lower(
-            engine.bits, engine.demand, engine.moves, found.cells[rows], rows, engine.owner
-        )
+        cells, _ = _lower(engine, found.cells[rows], rows)
         found.offer(rows, cells, engine.moves.cost(cells, rows))
         if exchange:
             _exchange(engine, found, rows)

@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["LeafBits", "LeafBoxes", "LeafConditions", "mask_starts"]
+__all__ = ["LeafBits", "LeafBoxes", "LeafConditions", "Steps", "mask_starts"]
 
+KEPT_SETS = 8  # of axes whose pieces are kept
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)  # every power of two times this has other top six bits
 _TOP = np.uint64(58)
 _SLOT = ((np.uint64(1) << np.arange(64, dtype=np.uint64)) * _SPREAD) >> _TOP  # (64,) of bit b
@@ -250,6 +251,19 @@ class LeafBits:
     def steps(self) -> Steps:
         """Where trees change along the axes."""
         return Steps(self)
+
+    @cached_property
+    def _some_steps(self) -> dict[bytes, Steps]:
+        return {}
+
+    def steps_on(self, axes: np.ndarray) -> Steps:
+        """Return the pieces of some axes (k,), see `Steps.on`; those of a few sets are kept."""
+        key = axes.tobytes()
+        if key not in self._some_steps:
+            if len(self._some_steps) >= KEPT_SETS:
+                self._some_steps.clear()
+            self._some_steps[key] = self.steps.on(axes)
+        return self._some_steps[key]
 
 
 class Steps:

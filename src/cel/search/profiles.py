@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cel.search.leaf_bits import LeafBits
+from cel.search.leaf_bits import LeafBits, Steps
 
 __all__ = ["Demand", "cell_ceilings", "profile", "sums_at"]
 
@@ -51,7 +51,9 @@ def sums_at(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray
     return np.stack([t[slot].sum(1) for t in tables], 1)
 
 
-def profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def profile(
+    bits: LeafBits, tables: np.ndarray, cells: np.ndarray, axes: np.ndarray | None = None
+) -> np.ndarray:
     """Return what the sums become when one axis moves to another cell, shape (R, C, H).
 
     Entry (r, c) is the score of point r with the axis of cell c moved to c and all others where
@@ -61,18 +63,31 @@ def profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray
         bits: bits of the cells.
         tables: (H, slots) leaf values.
         cells: (R, A) the points, cells numbered through.
+        axes: (k,) the axes that may move, ascending; all by default. Cells of the others get the
+            score of the point itself.
     """
-    size = max(1, _CHUNK // max(len(bits.steps.cell), 1))
-    parts = [_profile(bits, tables, cells[i : i + size]) for i in range(0, len(cells), size)]
+    if axes is not None and len(axes) == cells.shape[1]:
+        axes = None
+    steps = bits.steps if axes is None else bits.steps_on(axes)
+    size = max(1, _CHUNK // max(len(steps.cell), 1))
+    parts = [
+        _profile(bits, steps, tables, cells[i : i + size], axes)
+        for i in range(0, len(cells), size)
+    ]
     if not parts:
         return np.zeros((0, len(bits.words), len(tables)))
     return np.concatenate(parts)
 
 
-def _profile(bits: LeafBits, tables: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    own = bits.words[cells]  # (R, A, T W)
-    others, meet = _all_but_one(own)
-    steps, sizes = bits.steps, np.diff(bits.boxes.offset)
+def _profile(
+    bits: LeafBits, steps: Steps, tables: np.ndarray, cells: np.ndarray, axes: np.ndarray | None
+) -> np.ndarray:
+    if axes is None:
+        others, meet = _all_but_one(bits.words[cells])
+    else:
+        held = bits.meet(np.delete(cells, axes, axis=1))
+        others, meet = _all_but_one(bits.words[cells[:, axes]], held)  # (R, k, T W)
+    sizes = np.diff(bits.boxes.offset)
     n, per = len(cells), bits.per_tree
     seen = others.reshape(n, -1, per)[:, steps.place].reshape(n, -1)
     seen &= steps.words
@@ -112,7 +127,7 @@ def cell_ceilings(
     axes, steps, n = np.flatnonzero(open_), bits.steps, len(boxes)
     common: np.ndarray | None = None
     if len(axes) < len(open_):
-        steps = steps.on(axes)
+        steps = bits.steps_on(axes)
         cell = np.stack([b + boxes[:, b:e].argmax(1) for b, e in _spans(offset, ~open_)], 1)
         common = bits.meet(cell)
     others, meet = _all_but_one(bits.unions(boxes, axes), common)

@@ -80,6 +80,12 @@ class CellTable:
     def __len__(self) -> int:
         return len(self.home)
 
+    @property
+    def open_axes(self) -> np.ndarray:
+        """(k,) the axes along which some row can move at all."""
+        some = np.add.reduceat(np.isfinite(self.price), self.view.axes.offset[:-1], axis=1)
+        return np.flatnonzero((some > 1).any(0))
+
     def select(self, rows: np.ndarray) -> CellTable:
         """Return the tables of some rows; row numbers may repeat."""
         return CellTable(

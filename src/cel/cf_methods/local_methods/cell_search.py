@@ -13,14 +13,14 @@ from cel.cf_methods.ensembles.answers import verified
 from cel.cf_methods.ensembles.cell_table import CellTable
 from cel.cf_methods.ensembles.demands import DemandGroup, groups, readable_rows
 from cel.cf_methods.ensembles.donors import donor_points
+from cel.cf_methods.ensembles.last_boxes import impossible, settle
 from cel.cf_methods.ensembles.proofs import box_problem, proof_scope
-from cel.cf_methods.ensembles.settling import settle
 from cel.cf_methods.query import Answer, Query, TrainRows, proof_of
 from cel.cf_methods.view import ModelView
 from cel.models.trees import TreeView
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support, Task
-from cel.search.branch import SearchProof, ceilings
+from cel.search.branch import SearchProof
 from cel.search.coordinate import Incumbents, coordinate_search
 from cel.space import FeatureSpace
 from cel.space.distances import mad_scale
@@ -111,7 +111,8 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
             nodes += int(proved.nodes.sum())
             if self.total_CFs > 1:
                 sets.append((rows, self._menu(query, view, group, own, proved.best)))
-        logs: dict[str, Any] = {"proof_scope": proof_scope(view), "nodes": nodes}
+        scope = proof_scope(view, query.region.space)
+        logs: dict[str, Any] = {"proof_scope": scope, "nodes": nodes}
         if not readable.all():
             logs["unread_rows"] = int((~readable).sum())
         lower = torch.as_tensor(bound)
@@ -126,10 +127,10 @@ class CellSearch(LocalMixin, BaseCounterfactualMethod):
     ) -> SearchProof:
         """Return an answer or a proof for every row, as far as boxes and time reach."""
         n, demand = len(table), group.demand(view.bits)
-        problem, open_set = box_problem(view, group, table), np.isfinite(table.price)
+        problem = box_problem(view, group, table)
         best = coordinate_search(
             view.bits, demand, table, starts=self.starts, steps=self.steps, second_try=False,
-            hopeless=lambda at: ceilings(problem, open_set[at], at) < 0,
+            axes=table.open_axes, hopeless=lambda at: impossible(problem, table.home, at),
         )  # fmt: skip
         bound, done = np.full(n, np.nan), np.zeros(n, dtype=bool)
         nodes = np.zeros(n, dtype=np.int64)

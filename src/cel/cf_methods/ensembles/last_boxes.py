@@ -9,10 +9,26 @@ import numpy as np
 from cel.search.branch import BoxProblem, BoxSearch, SearchProof
 from cel.search.coordinate import Incumbents
 
-__all__ = ["settle"]
+__all__ = ["impossible", "settle"]
 
 FIRST_NODES = 500  # boxes of a row before other walks are tried
 WIDTH = 48  # boxes of a row that are looked at together
+
+
+def impossible(problem: BoxProblem, home: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Tell which of some rows (m,) have no answer, as far as one look at all their cells tells.
+
+    Cells are struck out with which the best leaves of all trees do not suffice; a row is
+    impossible if an axis has none left.
+
+    Args:
+        problem: all rows as boxes of cells.
+        home: (n, A) their own cells.
+        rows: (m,) those that are asked about.
+    """
+    boxes = BoxSearch(problem.select(rows), Incumbents.nothing(home[rows]), 1, 1)
+    boxes.run(lambda: False)
+    return np.isinf(boxes.best.cost) & boxes.proof().done
 
 
 def settle(
