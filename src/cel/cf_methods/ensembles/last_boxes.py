@@ -28,7 +28,7 @@ def impossible(problem: BoxProblem, home: np.ndarray, rows: np.ndarray) -> np.nd
     """
     boxes = BoxSearch(problem.select(rows), Incumbents.nothing(home[rows]), 1, 1)
     boxes.run(lambda: False)
-    return np.isinf(boxes.best.cost) & boxes.proof().done
+    return np.asarray(np.isinf(boxes.best.cost) & boxes.proof().done)
 
 
 def settle(
