@@ -40,6 +40,8 @@ class Rows:
     labels: np.ndarray
     test: np.ndarray
     goal: int
+    outcomes: np.ndarray | None = None  # of the test rows
+    late: tuple[np.ndarray, np.ndarray] | None = None  # rows that come later, and their labels
 
 
 def encoded(name):
@@ -49,13 +51,15 @@ def encoded(name):
     return Rows(split.space, split.train.X, split.train.y, split.test.X, goal)
 
 
-def _cut(space, x, y, goal):
+def cut(space, x, y, goal):
+    """Return a seeded fifth of the rows as test rows, the others as training rows."""
     order = np.random.default_rng(0).permutation(len(x))
     x, y, part = x[order].astype(np.float32), y[order], len(x) // 5
-    return Rows(space, x[part:], y[part:], x[:part], goal)
+    return Rows(space, x[part:], y[part:], x[:part], goal, y[:part])
 
 
-def _unit(column):
+def unit(column):
+    """Return a column on [0, 1]."""
     return (column - column.min()) / (column.max() - column.min())
 
 
@@ -70,16 +74,16 @@ def two_valued_adult():
         elif name == "education":
             columns.append(np.array([SCHOOL.index(v) for v in values.astype(str)]) / 15)
         else:
-            columns.append(_unit(values.to_numpy(dtype=float)))
+            columns.append(unit(values.to_numpy(dtype=float)))
     x = np.stack(columns, 1)
     goal = data.target.desired_position or 0
-    return _cut(FeatureSpace.continuous(x.shape[1]), x, data.table.y, goal)
+    return cut(FeatureSpace.continuous(x.shape[1]), x, data.table.y, goal)
 
 
 def german_of_four():
     """German credit with duration, amount, age and personal status alone."""
     data = load_dataset("german_credit", binary=True)
-    numbers = np.stack([_unit(data.frame[n].to_numpy(dtype=float)) for n in FOUR], 1)
+    numbers = np.stack([unit(data.frame[n].to_numpy(dtype=float)) for n in FOUR], 1)
     status = data.frame["personal_status_sex"].astype(str)
     kinds = sorted(status.unique())
     labels = (status.to_numpy()[:, None] == np.array(kinds)).astype(float)
@@ -90,16 +94,16 @@ def german_of_four():
     )
     x = np.concatenate([numbers, labels], 1)
     goal = data.target.desired_position or 0
-    return _cut(FeatureSpace(tuple(features)), x, data.table.y, goal)
+    return cut(FeatureSpace(tuple(features)), x, data.table.y, goal)
 
 
 def whole_heloc():
     """HELOC without rows that hold a special value, all columns free in [0, 1]."""
     data = load_dataset("heloc", binary=True)
     keep = (data.frame.to_numpy() >= 0).all(1)
-    x = np.stack([_unit(c) for c in data.frame.to_numpy(dtype=float)[keep].T], 1)
+    x = np.stack([unit(c) for c in data.frame.to_numpy(dtype=float)[keep].T], 1)
     goal = data.target.desired_position or 0
-    return _cut(FeatureSpace.continuous(x.shape[1]), x, data.table.y[keep], goal)
+    return cut(FeatureSpace.continuous(x.shape[1]), x, data.table.y[keep], goal)
 
 
 TABLES = {
@@ -114,11 +118,8 @@ def rows_of(name):
     return TABLES[name]() if name in TABLES else encoded(name)
 
 
-STEPS = 200  # of the descent between two tests
-
-
-def probe_descent(model, x, goal, rate, variance, rounds):
-    """Search as the code of PROBE does: every column moves, tests come every 200 steps.
+def probe_descent(model, x, goal, rate, variance, rounds, steps=200):
+    """Search as the code of PROBE does: every column moves, tests come every `steps` steps.
 
     Adam (0.001, amsgrad) on three times the excess of the first-order rate, the cross-entropy to
     (0.45, 0.55) and 0.01 times the L1 distance, a weight that falls by 0.1 from round to round and
@@ -135,7 +136,7 @@ def probe_descent(model, x, goal, rate, variance, rounds):
     adam = torch.optim.Adam([z], lr=0.001, amsgrad=True)
     weight, rng = 0.01, torch.Generator().manual_seed(0)
     for _ in range(rounds):
-        for _ in range(STEPS):
+        for _ in range(steps):
             adam.zero_grad()
             scores = model.logits(z)
             lead = scores[:, goal] - scores[:, 1 - goal]
@@ -158,3 +159,30 @@ def probe_descent(model, x, goal, rate, variance, rounds):
                 break
         weight -= 0.1
     return out.numpy()
+
+
+STEP, COPIES = 0.01, 200  # of the ascent, and of each point
+
+
+def stable_ascent(model, x, goal, sigma, tau, steps):
+    """Go on from counterfactuals (n, d) as T-Rex:I does: up the stability, until it reaches tau.
+
+    Each step is 0.01 long, along the slope of `mean(p(x_i) - |p(x') - p(x_i)|)` over noisy copies
+    x_i of the point x', and stays in [0, 1].
+    """
+    z, rng = torch.as_tensor(x), torch.Generator().manual_seed(0)
+    open_ = torch.arange(len(z))
+    for _ in range(steps):
+        if not len(open_):
+            break
+        at = z[open_].clone().requires_grad_(True)
+        noise = sigma * torch.randn(COPIES, z.shape[1], generator=rng)
+        there = model.logits((at[:, None] + noise).flatten(0, 1)).softmax(1)[:, goal]
+        there = there.reshape(len(at), COPIES)
+        here = model.logits(at).softmax(1)[:, goal]
+        stable = (there - (there - here[:, None]).abs()).mean(1)
+        slope = torch.autograd.grad(stable.sum(), at)[0]
+        step = STEP * slope / slope.norm(dim=1, keepdim=True).clamp(min=1e-9)
+        z[open_] = (at + step).detach().clamp(0, 1)
+        open_ = open_[stable.detach() < tau]
+    return z.numpy()
