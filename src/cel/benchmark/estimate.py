@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -20,7 +20,18 @@ from cel.benchmark.store import Store
 from cel.benchmark.tasks import WorkItem
 from cel.paths import MAX_JSON, is_plain_file, read_bytes
 
-__all__ = ["Estimate", "cell_seconds", "estimate", "largest_first"]
+__all__ = [
+    "BlockCost",
+    "BlockName",
+    "Estimate",
+    "block_costs",
+    "cell_seconds",
+    "estimate",
+    "largest_first",
+    "trains_as_measured",
+]
+
+BlockName = tuple[str, int, str]  # dataset, fold, model
 
 _FOLDER = Path(str(resources.files("cel.benchmark")))
 LINEAR = ("lr", "linear")  # trained in a fraction of a second
@@ -74,6 +85,18 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
     An autoencoder is counted once for all cells that share it.
     """
     known, made = _Known(store, shelf), Estimate()
+    for block, spent in _spent(plan, store, known, made):
+        for stage, seconds in spent.items():
+            made.stages[stage] += seconds
+        made.datasets[block.dataset] += sum(spent.values())
+        made.blocks.append(sum(spent.values()))
+    return made
+
+
+def _spent(
+    plan: Plan, store: Store | None, known: _Known, made: Estimate
+) -> Iterator[tuple[Block, dict[str, float]]]:
+    """Give every block with open cells and its seconds by stage; note methods in `made`."""
     shared: set[str] = set()
     stages = model_stages(plan.suite)
     for block in plan.blocks:
@@ -91,11 +114,42 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
             seconds = known.method(cell, plan.suite.max_rows, made)
             made.methods[cell.method.label] += seconds
             spent["explain"] += seconds
-        for stage, seconds in spent.items():
-            made.stages[stage] += seconds
-        made.datasets[block.dataset] += sum(spent.values())
-        made.blocks.append(sum(spent.values()))
-    return made
+        yield block, spent
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """Seconds of one core for a block: for its models, and for the cells that wait for them."""
+
+    training: float
+    explaining: float
+
+
+def block_costs(plan: Plan, store: Store) -> dict[BlockName, BlockCost]:
+    """Estimate every block with open cells, by dataset, fold and model."""
+    out = {}
+    for block, spent in _spent(plan, store, _Known(store, None), Estimate()):
+        after = spent["explain"] + spent["score"]
+        cost = BlockCost(sum(spent.values()) - after, after)
+        out[block.dataset, block.fold, block.model] = cost
+    return out
+
+
+def trains_as_measured(suite: Suite, dataset: str) -> bool:
+    """Tell whether the table of training times was measured with models like those of a suite.
+
+    A model of the user's own, or settings beyond a preset, may take any time.
+    """
+    table = _timings()
+    given = [*suite.classifiers.items(), *suite.regressors.items()]
+    own = any(":" in name for name, _ in given)
+    flows = [
+        d
+        for d in (suite.density, *suite.judges.values())
+        if d.get("model", "flow") not in table["closed"]
+    ]
+    plain = all(set(s) <= {"preset"} for s in [*(s for _, s in given), *flows])
+    return dataset in table["density"] and plain and not own
 
 
 def cell_seconds(suite: Suite, cells: Iterable[Cell]) -> dict[str, float]:
@@ -161,18 +215,18 @@ class _Known:
             return float(table["start"] + table["rows"] * self.rows(block.dataset) / 10_000)
         if stage == "predictor" and block.model in LINEAR:
             return 0.1
-        kind = "flow"
+        kind, given = "flow", _model_settings(suite, stage, block)
         if stage != "predictor":
-            given = suite.density if stage == "density" else suite.judges[stage[len(JUDGE) :]]
             kind = str(given.get("model", kind))
         if kind in self.table["closed"]:
             return 0.1 + float(self.table["closed"][kind]) * self.rows(block.dataset) / 10_000
         stage = "predictor" if stage == "predictor" else "density"
+        longer = float(self.table["preset"].get(str(given.get("preset")), {}).get(stage, 1.0))
         known = self.table[stage].get(block.dataset)
         if known is None:
             made.guessed.add(block.dataset)
-            return 1.0 + self.rows(block.dataset) / (4000 if stage == "predictor" else 1000)
-        return float(known)
+            known = 1.0 + self.rows(block.dataset) / (4000 if stage == "predictor" else 1000)
+        return longer * float(known)
 
     def rows(self, dataset: str) -> int:
         """Rows of a dataset, from its card or its file; 1000 where neither tells."""
@@ -185,6 +239,13 @@ class _Known:
             rows = summarise(found).rows if isinstance(found, FileDataset) else None
             self._rows[dataset] = rows or 1000
         return self._rows[dataset]
+
+
+def _model_settings(suite: Suite, stage: str, block: Block) -> Mapping[str, Any]:
+    """What the suite says of a predictor, of the density or of a judge."""
+    if stage == "predictor":
+        return {**suite.classifiers, **suite.regressors}.get(block.model, {})
+    return suite.density if stage == "density" else suite.judges[stage[len(JUDGE) :]]
 
 
 def _shipped(folder: Path, time: str) -> dict[tuple[str, str], tuple[float, float]]:

@@ -30,6 +30,7 @@ __all__ = [
     "PAIR_COLUMNS",
     "ROW_METRICS",
     "common_table",
+    "compare_finished",
     "compare_rows",
     "pair_table",
     "pool_common",
@@ -262,6 +263,16 @@ def compare_rows(
         else pd.DataFrame(columns=PAIR_COLUMNS),
         pd.concat(common, ignore_index=True) if common else pd.DataFrame(columns=about),
     )
+
+
+def compare_finished(store: Store, plan: Plan) -> None:
+    """Compare the methods of every block whose cells are all done or refused, and keep it.
+
+    The table of the run then finds it, instead of comparing all blocks one after the other.
+    """
+    for block in plan.blocks:
+        if all(_state(store, cell) != "missing" for cell in block.cells):
+            _block(store, plan, block, keep=True)
 
 
 def _block(

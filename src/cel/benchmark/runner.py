@@ -15,13 +15,15 @@ from typing import Any
 
 import cel
 from cel.benchmark.collect import state_of, write_scores
-from cel.benchmark.estimate import largest_first
+from cel.benchmark.estimate import block_costs, largest_first
 from cel.benchmark.named import import_folders
 from cel.benchmark.placement import worth_a_gpu
 from cel.benchmark.plan import Cell, MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
+from cel.benchmark.processes import usable_cores
 from cel.benchmark.shelf import Shelf
 from cel.benchmark.spec import Suite, load_suite
+from cel.benchmark.stack_placement import longest_first, stacks_in_turn
 from cel.benchmark.stacked import stacks
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
@@ -236,7 +238,7 @@ def run(
             Supervisor(
                 store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
                 report=record, log=store.root / "workers.log",
-            ).run(largest_first(tasks), largest_first(first))  # fmt: skip
+            ).run(*_in_turn(plan, store, tasks, first, jobs, device))  # fmt: skip
         elif tasks:
             from cel.benchmark.cluster import run_on_dask
 
@@ -246,6 +248,22 @@ def run(
         kept = keep_earlier(store, whole, earlier, plan)
         write_scores(store, kept)
     return _summary(store, plan, count, time.perf_counter() - started)
+
+
+def _in_turn(
+    plan: Plan,
+    store: Store,
+    tasks: list[WorkItem],
+    first: list[WorkItem],
+    jobs: int,
+    device: str,
+) -> tuple[list[WorkItem], list[WorkItem]]:
+    """Return blocks and stacks in the order in which they begin."""
+    if not first or device == "cpu":
+        return largest_first(tasks), largest_first(first)
+    costs = block_costs(plan, store)
+    workers = min(jobs, usable_cores())
+    return longest_first(tasks, costs), stacks_in_turn(first, plan.suite, costs, workers)
 
 
 def keep_earlier(store: Store, whole: Plan, earlier: Plan | None, asked: Plan) -> Plan:

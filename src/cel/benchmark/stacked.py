@@ -55,7 +55,8 @@ def train_together(
         waiting = [(b, s) for b, s in members if b.missing(s) and not b.borrow(s)]
         label, limits = f"{dataset}: {len(waiting)} of {kind}", suite.limits
         seconds = limits.train_s * len(waiting) + limits.grace_s
-        emit({"event": "start", "kind": "stack", "label": label, "seconds": seconds})
+        about = {"kind": "stack", "label": label, "device": device}
+        emit({"event": "start", "seconds": seconds, **about})
         started, busy = time.perf_counter(), time.process_time()
         recipes = [b.recipe(stage) for b, stage in waiting]
         fit_many([m for m, _ in recipes], [r for _, r in recipes])

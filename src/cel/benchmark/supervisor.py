@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import os
-import queue
 import select
 import subprocess
 import sys
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cel.benchmark.gpu_places import STACKS
 from cel.benchmark.processes import (
     Lines,
     end_tree,
@@ -82,13 +83,15 @@ class Supervisor:
         self.store, self.jobs, self.memory_mb = store, jobs, memory_mb
         self.device, self.log = device, log
         self._report, self._lock = report, threading.Lock()
-        self._queue: queue.PriorityQueue[tuple[int, int, WorkItem]] = queue.PriorityQueue()
+        self._changed = threading.Condition(self._lock)
+        self._line: list[tuple[int, int, WorkItem]] = []  # what may begin, in turn
         self._ranks: dict[
             int, int
         ] = {}  # of tasks by identity: the order in which they were given
         self._turn = itertools.count()
         self._open = 0
         self._training: Counter[str] = Counter()  # stacks under way, by dataset
+        self._places = 0  # of the device, in use by stacks
         self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
@@ -97,7 +100,9 @@ class Supervisor:
         """Do all tasks; a KeyboardInterrupt ends the workers and is passed on.
 
         Stacks go first, then tasks in the order given. The blocks of a dataset wait for its stack
-        and for no other, so that models of one dataset are trained while another is explained.
+        and for no other, so that models of one dataset are trained while another is explained. Few
+        stacks train on a device at once; where it is full, small ones train on a core, and
+        workers go on with blocks.
 
         An error in a serving thread (a full disk, a bug) also ends the workers and is raised here:
         no cell is ever dropped in silence.
@@ -132,9 +137,28 @@ class Supervisor:
             self._open += 1
             if task.is_stack:
                 self._training[task.dataset] += 1
-        self._queue.put((self._ranks[id(task)], next(self._turn), task))
+            bisect.insort(self._line, (self._ranks[id(task)], next(self._turn), task))
+            self._changed.notify_all()
 
-    def _ended(self, task: WorkItem) -> None:
+    def _take(self) -> tuple[WorkItem, int] | None:
+        """Return the first task that may begin, and how many places it has on the device.
+
+        None if none may begin for a while.
+        """
+        with self._changed:
+            for number, (_, _, task) in enumerate(self._line):
+                wanted = int(task.is_stack and self.device != "cpu")
+                free = self._places + wanted <= STACKS
+                if free or task.small:
+                    del self._line[number]
+                    places = wanted if free else 0
+                    self._places += places
+                    task.device = "" if free else "cpu"
+                    return task, places
+            self._changed.wait(POLL_S)
+        return None
+
+    def _ended(self, task: WorkItem, places: int) -> None:
         """Count a task that left its worker; a dataset's blocks follow its last stack."""
         released: list[WorkItem] = []
         if task.is_stack:
@@ -146,6 +170,8 @@ class Supervisor:
             self._put(block)
         with self._lock:
             self._open -= 1
+            self._places -= places
+            self._changed.notify_all()
 
     def _tell(self, event: dict[str, Any]) -> None:
         with self._lock:
@@ -155,16 +181,16 @@ class Supervisor:
         worker: subprocess.Popen[bytes] | None = None
         try:
             while not self._stop.is_set():
-                try:
-                    _, _, task = self._queue.get(timeout=POLL_S)
-                except queue.Empty:
+                taken = self._take()
+                if taken is None:
                     if self._open == 0:
                         return
                     continue
+                task, places = taken
                 worker = worker if worker is not None and worker.poll() is None else self._start()
                 if not self._feed(worker, task):
                     worker = None
-                self._ended(task)
+                self._ended(task, places)
         except Exception as error:  # noqa: BLE001 - raised again by `run`, in the caller's thread
             self._error = error
             self._stop.set()

@@ -26,6 +26,8 @@ class WorkItem:
     facts: dict[str, Any] = field(default_factory=dict)  # of the methods, as the plan knows them
     gpu: list[str] = field(default_factory=list)  # of its cells, those explained on the device
     shelf: str | None = None  # folder of models that runs share
+    small: bool = False  # of a stack: a core can train it while others fill the device
+    device: str = ""  # of a stack: where it is trained now, if not on the device of the run
     version: str = cel.__version__  # a worker of another version refuses
     deaths: Counter[str] = field(default_factory=Counter)  # by cell, "" for the training
 

@@ -72,6 +72,7 @@ def work(
     """
     from cel.benchmark.named import named_in
     from cel.benchmark.plan import MethodFacts, make_plan, method_class
+    from cel.benchmark.row_scores import compare_finished
     from cel.benchmark.shelf import Shelf
     from cel.benchmark.spec import Suite
     from cel.benchmark.stacked import train_together
@@ -90,13 +91,15 @@ def work(
     own = _Bench(suite.limits, emit, channel)
     if task["fold"] is None:
         dataset, keys = task["dataset"], task["densities"]
+        where = task.get("device") or device
         own.train(
-            lambda say: train_together(suite, dataset, keys, store, device, say, shelf), dataset
+            lambda say: train_together(suite, dataset, keys, store, where, say, shelf), dataset
         )
         return
     facts = {name: MethodFacts.from_dict(f) for name, f in task["facts"].items()}
     part = suite.narrowed(datasets=[task["dataset"]], models=[task["model"]], folds=[task["fold"]])
-    (block,) = make_plan(part, facts).blocks
+    plan = make_plan(part, facts)
+    (block,) = plan.blocks
     bench = Workbench(suite, block, store, device, facts, shelf, gpu=task.get("gpu", ()))
     seconds = suite.limits.train_s * len(model_stages(suite)) + suite.limits.grace_s
     emit({"event": "start", "kind": "train", "label": block.label, "seconds": seconds})
@@ -104,6 +107,7 @@ def work(
         _obtain(bench, stage, own)
     bench.prepare()
     _attempt_cells(bench, block.cells, task["cells"], own)
+    compare_finished(store, plan)
 
 
 def _obtain(bench: Any, stage: str, own: _Bench) -> None:

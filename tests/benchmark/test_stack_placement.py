@@ -1,0 +1,250 @@
+"""Which stacks train on the device, in which order, and how many at once."""
+
+import itertools
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cel.benchmark import open_run, run
+from cel.benchmark.estimate import BlockCost, block_costs, trains_as_measured
+from cel.benchmark.gpu_places import STACKS
+from cel.benchmark.plan import make_plan
+from cel.benchmark.row_scores import compare_finished, compare_rows
+from cel.benchmark.runner import _in_turn, pending_tasks
+from cel.benchmark.spec import load_suite
+from cel.benchmark.stack_placement import Passage, flow_order, longest_first, stacks_in_turn
+from cel.benchmark.stacked import stacks
+from cel.benchmark.store import Store
+from cel.benchmark.supervisor import Supervisor
+from cel.benchmark.tasks import WorkItem
+from cel.benchmark.worker import work
+
+
+def _stack(dataset, small=False):
+    return WorkItem({}, dataset, None, None, [], ["a", "b"], small=small)
+
+
+def _block(dataset, fold=0):
+    return WorkItem({}, dataset, fold, "mlp", ["cell"])
+
+
+def _both_machines(passages):
+    trained = explained = 0.0
+    for passage in passages:
+        trained += passage.training
+        explained = max(explained, trained) + passage.explaining
+    return explained
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_order_of_stacks_ends_sooner(seed):
+    times = np.random.default_rng(seed).uniform(1, 20, (6, 2))
+    given = [Passage(_stack(str(i)), *pair) for i, pair in enumerate(times.tolist())]
+    of = {id(p.stack): p for p in given}
+    chosen = [of[id(stack)] for stack in flow_order(given)]
+    best = min(map(_both_machines, itertools.permutations(given)))
+    assert len(chosen) == 6
+    assert _both_machines(chosen) == pytest.approx(best)
+
+
+# -- which of them are small -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    plan = make_plan(load_suite("paper"))
+    store = Store(tmp_path_factory.mktemp("empty"))
+    return plan, store, block_costs(plan, store)
+
+
+def test_small_datasets_may_train_on_cores_and_large_ones_go_first(paper):
+    plan, store, costs = paper
+    turn = stacks_in_turn(stacks(plan, store), plan.suite, costs, 16)
+    small = [s.dataset for s in turn if s.small]
+    large = [s.dataset for s in turn if not s.small]
+    assert [s.dataset for s in turn] == large + small
+    assert set(large) == {
+        "adult", "bank_marketing", "credit_default", "give_me_some_credit", "heloc",
+        "lending_club", "scm20d",
+    }  # fmt: skip
+    assert large[0] == "give_me_some_credit"  # soon trained, long to explain
+    assert large[-1] == "scm20d"  # more to train than to explain
+
+
+def test_with_few_workers_all_train_on_the_device(paper):
+    plan, store, costs = paper
+    assert not any(s.small for s in stacks_in_turn(stacks(plan, store), plan.suite, costs, STACKS))
+
+
+def test_models_that_nobody_has_measured_stay_on_the_device():
+    suite = load_suite("paper")
+    assert trains_as_measured(suite, "wine")
+    assert trains_as_measured(load_suite("standard"), "wine")  # with kernels and mixtures
+    assert not trains_as_measured(suite, "somebody's")
+    for other in (
+        {"classifiers": {"mlp": {"epochs": 10**6}}},
+        {"regressors": {"mine:Model": {}}},
+        {"density": {"model": "maf", "epochs": 10**6}},
+        {"judges": {"flow": {"hidden": 4096}}},
+    ):
+        assert not trains_as_measured(replace(suite, **other), "wine")
+
+
+def test_a_preset_is_part_of_the_estimate(paper):
+    plan, store, costs = paper
+    plain = replace(plan.suite, classifiers={"mlp": {}, "lr": {}}, density={})
+    usual = block_costs(make_plan(plain), store)
+    name = ("adult", 0, "mlp")
+    autoencoder = 2.5 + 1.5 * 3.2  # about
+    assert usual[name].training == pytest.approx(9 + 60 + autoencoder, abs=1)
+    longer = costs[name].training - usual[name].training
+    assert longer == pytest.approx(8.2 * 9 + 1.6 * 60)
+    assert costs[name].explaining == pytest.approx(usual[name].explaining)
+
+
+def test_blocks_that_take_long_go_first():
+    blocks = [_block("a"), _block("b"), _block("unknown"), _block("c")]
+    costs = {(d, 0, "mlp"): BlockCost(100.0, s) for d, s in zip("abc", (1, 3, 2), strict=True)}
+    assert [t.dataset for t in longest_first(blocks, costs)] == ["unknown", "b", "c", "a"]
+
+
+def test_runs_on_the_cpu_keep_their_order(paper):
+    plan, store, _ = paper
+    tasks, first = pending_tasks(plan, store), stacks(plan, store)
+    blocks, turn = _in_turn(plan, store, tasks, first, 16, "cpu")
+    assert blocks[0].dataset == turn[0].dataset == "adult"
+    assert not any(s.small for s in turn)
+    _, turn = _in_turn(plan, store, tasks, first, 1, "cuda:0")
+    assert turn[-1].dataset == "adult"  # alone, the quickest to train goes first
+
+
+# -- the supervisor --------------------------------------------------------------------------
+
+
+class _Crowd:
+    """Workers that only note who works beside whom."""
+
+    def __init__(self, tmp_path, monkeypatch, jobs, device="cuda"):
+        monkeypatch.setattr(Supervisor, "_start", lambda self: None)
+        monkeypatch.setattr(Supervisor, "_feed", lambda _, worker, task: self.feed(task))
+        monkeypatch.setattr("cel.benchmark.supervisor.usable_cores", lambda: jobs)
+        self.supervisor = Supervisor(
+            tmp_path, jobs=jobs, device=device, report=print, log=tmp_path / "log"
+        )
+        self.lock, self.all_here = threading.Lock(), threading.Barrier(jobs, timeout=10)
+        self.meet, self.now, self.most, self.seen = set(), 0, 0, []
+
+    def feed(self, task):
+        on_device = task.is_stack and task.device != "cpu"
+        with self.lock:
+            self.now += on_device
+            self.most = max(self.most, self.now)
+            self.seen.append((task.dataset, task.is_stack, task.device))
+        if (task.dataset, task.is_stack) in self.meet:
+            self.all_here.wait()  # so many at once, or the test fails
+        with self.lock:
+            self.now -= on_device
+        return True
+
+
+def test_few_stacks_train_at_once_and_others_explain_meanwhile(tmp_path, monkeypatch):
+    crowd = _Crowd(tmp_path, monkeypatch, STACKS + 1)
+    first = [_stack(str(i)) for i in range(STACKS)]
+    crowd.meet = {(s.dataset, True) for s in first} | {("free", False)}
+    crowd.supervisor.run([_block("free"), _block("9")], [*first, _stack("9"), _stack("8")])
+    assert crowd.most == STACKS
+    assert {device for _, is_stack, device in crowd.seen if is_stack} == {""}
+    assert sorted(d for d, is_stack, _ in crowd.seen if is_stack) == ["0", "1", "2", "3", "8", "9"]
+    assert crowd.seen.index(("9", True, "")) < crowd.seen.index(("9", False, ""))
+
+
+def test_small_stacks_train_on_cores_while_the_device_is_full(tmp_path, monkeypatch):
+    crowd = _Crowd(tmp_path, monkeypatch, STACKS + 2)
+    large, small = [_stack(str(i)) for i in range(STACKS)], [_stack("s", True), _stack("t", True)]
+    crowd.meet = {(s.dataset, True) for s in [*large, *small]}
+    crowd.supervisor.run([_block("s")], [*large, *small])
+    assert crowd.most == STACKS
+    assert ("s", True, "cpu") in crowd.seen
+    assert ("t", True, "cpu") in crowd.seen
+    assert crowd.seen[-1][:2] == ("s", False)
+
+
+def test_small_stacks_train_on_a_device_that_is_free(tmp_path, monkeypatch):
+    crowd = _Crowd(tmp_path, monkeypatch, 2)
+    crowd.meet = {("s", True), ("t", True)}
+    crowd.supervisor.run([], [_stack("s", True), _stack("t", True)])
+    assert [device for _, _, device in crowd.seen] == ["", ""]
+
+
+def test_on_the_cpu_every_worker_trains(tmp_path, monkeypatch):
+    crowd = _Crowd(tmp_path, monkeypatch, STACKS + 2, device="cpu")
+    turn = [_stack(str(i)) for i in range(STACKS + 2)]
+    crowd.meet = {(s.dataset, True) for s in turn}
+    crowd.supervisor.run([], turn)
+    assert len(crowd.seen) == STACKS + 2
+
+
+def test_a_stack_that_is_tried_again_gives_its_place_back(tmp_path, monkeypatch):
+    crowd = _Crowd(tmp_path, monkeypatch, STACKS)
+    monkeypatch.setattr("cel.benchmark.supervisor.STACKS", 1)
+    usual, tried = crowd.feed, []
+
+    def feed(task):
+        if task.dataset == "a" and len(tried) < 3:
+            tried.append(task)
+            crowd.supervisor._put(task)  # its worker died
+            return False
+        return usual(task)
+
+    crowd.feed = feed
+    crowd.supervisor.run([_block("a")], [_stack("a"), _stack("b"), _stack("c")])
+    assert len(tried) == 3
+    assert crowd.most == 1
+    assert crowd.supervisor._places == 0
+    assert sorted(crowd.seen) == [("a", False, ""), *((d, True, "") for d in "abc")]
+
+
+# -- the worker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "used"), [("", "cuda"), ("cpu", "cpu")])
+def test_a_stack_trains_where_it_was_put_for_the_shelf_of_the_run(
+    asked, used, tiny, tmp_path, monkeypatch
+):
+    def train(suite, dataset, keys, store, device, say, shelf):
+        (tmp_path / "where").write_text(f"{device} {Path(shelf.store.root).name[-4:]}")
+
+    monkeypatch.setattr("cel.benchmark.stacked.train_together", train)
+    suite = load_suite(tiny).to_dict()
+    task = WorkItem(suite, "moons", None, None, [], ["a"], device=asked)
+    task.shelf = str(tmp_path / "shelf")
+    work(task.plain(), str(tmp_path / "r"), "cuda", print)
+    assert (tmp_path / "where").read_text() == f"{used} cuda"
+
+
+def test_workers_compare_the_methods_of_their_finished_blocks(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("cel.benchmark.runner.write_scores", lambda store, plan: None)
+    run(tiny | {"datasets": ["moons"]}, tmp_path / "r")
+    store, plan = open_run(tmp_path / "r")
+    kept = set(store.keys("pairs"))
+    assert len(kept) == len(plan.blocks) == 2
+    found = compare_rows(store, plan)
+    for key in kept:
+        _forget(store.folder("pairs", key))
+    fresh = compare_rows(store, plan)
+    for one, other in zip(found, fresh, strict=True):
+        assert len(one)
+        assert one.equals(other)
+    cell = plan.blocks[0].cells[0]
+    _forget(store.folder("score", cell.score_key))
+    compare_finished(store, plan)
+    assert len(set(store.keys("pairs"))) == 1
+
+
+def _forget(folder):
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
