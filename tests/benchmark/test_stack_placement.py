@@ -137,6 +137,13 @@ class _Crowd:
         self.lock, self.all_here = threading.Lock(), threading.Barrier(jobs, timeout=10)
         self.meet, self.now, self.most, self.seen = set(), 0, 0, []
 
+    def run(self, tasks, stacks):
+        """Run all, and fail if somebody waits for ever."""
+        running = threading.Thread(target=self.supervisor.run, args=(tasks, stacks), daemon=True)
+        running.start()
+        running.join(20)
+        assert not running.is_alive()
+
     def feed(self, task):
         on_device = task.is_stack and task.device != "cpu"
         with self.lock:
@@ -154,7 +161,7 @@ def test_few_stacks_train_at_once_and_others_explain_meanwhile(tmp_path, monkeyp
     crowd = _Crowd(tmp_path, monkeypatch, STACKS + 1)
     first = [_stack(str(i)) for i in range(STACKS)]
     crowd.meet = {(s.dataset, True) for s in first} | {("free", False)}
-    crowd.supervisor.run([_block("free"), _block("9")], [*first, _stack("9"), _stack("8")])
+    crowd.run([_block("free"), _block("9")], [*first, _stack("9"), _stack("8")])
     assert crowd.most == STACKS
     assert {device for _, is_stack, device in crowd.seen if is_stack} == {""}
     assert sorted(d for d, is_stack, _ in crowd.seen if is_stack) == ["0", "1", "2", "3", "8", "9"]
@@ -165,7 +172,7 @@ def test_small_stacks_train_on_cores_while_the_device_is_full(tmp_path, monkeypa
     crowd = _Crowd(tmp_path, monkeypatch, STACKS + 2)
     large, small = [_stack(str(i)) for i in range(STACKS)], [_stack("s", True), _stack("t", True)]
     crowd.meet = {(s.dataset, True) for s in [*large, *small]}
-    crowd.supervisor.run([_block("s")], [*large, *small])
+    crowd.run([_block("s")], [*large, *small])
     assert crowd.most == STACKS
     assert ("s", True, "cpu") in crowd.seen
     assert ("t", True, "cpu") in crowd.seen
@@ -175,7 +182,7 @@ def test_small_stacks_train_on_cores_while_the_device_is_full(tmp_path, monkeypa
 def test_small_stacks_train_on_a_device_that_is_free(tmp_path, monkeypatch):
     crowd = _Crowd(tmp_path, monkeypatch, 2)
     crowd.meet = {("s", True), ("t", True)}
-    crowd.supervisor.run([], [_stack("s", True), _stack("t", True)])
+    crowd.run([], [_stack("s", True), _stack("t", True)])
     assert [device for _, _, device in crowd.seen] == ["", ""]
 
 
@@ -183,7 +190,7 @@ def test_on_the_cpu_every_worker_trains(tmp_path, monkeypatch):
     crowd = _Crowd(tmp_path, monkeypatch, STACKS + 2, device="cpu")
     turn = [_stack(str(i)) for i in range(STACKS + 2)]
     crowd.meet = {(s.dataset, True) for s in turn}
-    crowd.supervisor.run([], turn)
+    crowd.run([], turn)
     assert len(crowd.seen) == STACKS + 2
 
 
@@ -200,7 +207,7 @@ def test_a_stack_that_is_tried_again_gives_its_place_back(tmp_path, monkeypatch)
         return usual(task)
 
     crowd.feed = feed
-    crowd.supervisor.run([_block("a")], [_stack("a"), _stack("b"), _stack("c")])
+    crowd.run([_block("a")], [_stack("a"), _stack("b"), _stack("c")])
     assert len(tried) == 3
     assert crowd.most == 1
     assert crowd.supervisor._places == 0

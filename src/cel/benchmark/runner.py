@@ -247,7 +247,9 @@ def run(
     finally:  # the table of what is finished is there after an interruption, too
         kept = keep_earlier(store, whole, earlier, plan)
         write_scores(store, kept)
-    return _summary(store, plan, count, time.perf_counter() - started)
+    summary = _summary(store, plan, count, time.perf_counter() - started)
+    store.log("finished", seconds=summary.seconds, done=summary.done, failed=summary.failed)
+    return summary
 
 
 def _in_turn(

@@ -1,0 +1,215 @@
+"""Where the time of a run went: wall time, cores and GPU over time, CPU seconds by line.
+
+    python benchmarks/suite_times.py RUN [--load LOAD] [--write]
+
+RUN is a folder of `cel run`. Its log says when every stack, block and cell began and ended; of a
+log with several runs the largest is taken, up to its last cell. LOAD is a file of lines of unix
+time, load average, GPU percent and GPU MB, such as a loop over `nvidia-smi` leaves; lines outside
+the run are passed over. `--write` puts the text between the marks of the suite in
+docs/performance.md, and adds marks at the end of the page where there are none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PARTS = 10  # of the run, in the table over time
+LARGE = 0.015  # share of the CPU seconds from which on a line is named
+
+
+@dataclass
+class Timeline:
+    """What a log says of one run; times are seconds since its beginning.
+
+    Attributes:
+        zero: unix time of its beginning.
+        suite: name of the suite.
+        workers: processes at once.
+        cells: planned and open when it began.
+        ended: how many cells have scores, were refused, failed.
+        wall: until the tables were written; None where the log does not say.
+        last: until the last cell.
+        spans: (kind, start, end) of what workers did: device, core (stacks), explain.
+    """
+
+    zero: float
+    suite: str
+    workers: int
+    cells: int
+    ended: dict[str, int]
+    wall: float | None
+    last: float
+    spans: list[tuple[str, float, float]]
+
+
+def read_events(path):
+    """Return the events of the largest run in a log, without what follows its last cell."""
+    events = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines() if line]
+    begins = [i for i, e in enumerate(events) if e["event"] == "run"]
+    if not begins:
+        raise SystemExit(f"{path} has no run in it")
+    start = max(begins, key=lambda i: events[i]["open"])
+    left, out, seen = events[start]["open"], [], set()
+    for event in events[start:]:
+        if event["event"] == "run" and event is not events[start]:
+            break
+        out.append(event)
+        if event["event"] in ("done", "skip", "fail") and event["key"] not in seen:
+            seen.add(event["key"])
+        if len(seen) >= left and event["event"] == "finished":
+            break
+        if len(seen) >= left and event["event"] == "start":  # of something else in this folder
+            return out[:-1]
+    return out
+
+
+def timeline(path):
+    """Read what the workers did."""
+    events = read_events(path)
+    zero, argv = events[0]["time"], [*events[0].get("argv", []), ""]
+    asked = [b for a, b in itertools.pairwise(argv) if a in ("-j", "--jobs")]
+    begun, spans, prepared, ended, last = {}, [], set(), {}, 0.0
+    for event in events:
+        kind, label, now = event["event"], event.get("label", ""), event["time"] - zero
+        if kind == "start":
+            begun[event["kind"], label] = now, event.get("device", "")
+            block = label.rpartition("/")[0]
+            if event["kind"] == "cell" and block not in prepared:
+                prepared.add(block)
+                before = begun.get(("train", block))
+                spans += [("explain", before[0], now)] if before else []
+        elif kind == "stacked":
+            since, device = begun["stack", label]
+            spans.append(("core" if device == "cpu" else "device", since, now))
+        elif kind in ("done", "skip", "fail"):
+            ended[kind] = ended.get(kind, 0) + 1
+            last = now
+            if ("cell", label) in begun:
+                spans.append(("explain", begun["cell", label][0], now))
+    over = [e["seconds"] for e in events if e["event"] == "finished"]
+    workers = int(asked[0]) if asked and asked[0].isdigit() else most_at_once(spans)
+    return Timeline(
+        zero, events[0]["suite"], workers, events[0]["open"], ended,
+        over[-1] if over else None, last, spans,
+    )  # fmt: skip
+
+
+def most_at_once(spans):
+    """Return how many workers were seen at once."""
+    steps = sorted([(a, 1) for _, a, _ in spans] + [(b, -1) for _, _, b in spans])
+    count = most = 0
+    for _, step in steps:
+        count += step
+        most = max(most, count)
+    return most
+
+
+def share(spans, kind, start, end):
+    """Return how many workers did this on average between two times."""
+    spent = sum(max(0.0, min(b, end) - max(a, start)) for k, a, b in spans if k == kind)
+    return spent / max(end - start, 1e-9)
+
+
+def read_load(path):
+    """Return unix times and the percent of the GPU."""
+    out = []
+    for line in path.read_text().splitlines():
+        words = re.findall(r"[\d.]+", line)
+        if len(words) >= 3:
+            out.append((float(words[0]), float(words[2])))
+    return out
+
+
+def over_time(run, load):
+    """Return the table over time."""
+    lines = [
+        "| from s | to s | workers explaining | training on a core | on the GPU | idle | GPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    edges = [run.last * i / PARTS for i in range(PARTS + 1)]
+    for start, end in itertools.pairwise(edges):
+        doing = [share(run.spans, kind, start, end) for kind in ("explain", "core", "device")]
+        idle = max(0.0, run.workers - sum(doing))
+        seen = [p for t, p in load if start <= t - run.zero < end]
+        gpu = f"{sum(seen) / len(seen):.0f} %" if seen else ""
+        told = " | ".join(f"{n:.1f}" for n in (*doing, idle))
+        lines.append(f"| {start:.0f} | {end:.0f} | {told} | {gpu} |")
+    return lines
+
+
+def by_line(times):
+    """Return sentences on the CPU seconds by line and by dataset."""
+    cpu = times[times["metric"] == "time_cpu_s"]
+    total = float(cpu["value"].sum())
+    out = [f"CPU seconds of fits and searches: {total:,.0f} over {len(cpu):,} cells."]
+    for column, word in (("method", "line"), ("dataset", "dataset")):
+        sums = cpu.groupby(column)["value"].sum().sort_values(ascending=False)
+        named = sums[sums >= LARGE * total]
+        said = ", ".join(f"`{name}` {seconds:,.0f}" for name, seconds in named.items())
+        rest = f"; the other {len(sums) - len(named)} together {sums[len(named) :].sum():,.0f}"
+        out.append(f"By {word}: {said}{rest if len(sums) > len(named) else ''}.")
+    return out
+
+
+def text_of(folder, load):
+    """Return the text of a run and the name of its suite."""
+    run = timeline(folder / "log.jsonl")
+    cells = [f"{run.cells:,} cells"]
+    words = {"done": "scored", "skip": "not applicable", "fail": "failed"}
+    cells += [f"{run.ended.get(kind, 0):,} {word}" for kind, word in words.items()]
+    busy = {
+        k: sum(b - a for n, a, b in run.spans if n == k) for k in ("explain", "core", "device")
+    }
+    trained = max((b for k, _, b in run.spans if k != "explain"), default=0.0)
+    wall = "" if run.wall is None else f"wall time {run.wall:,.0f} s, "
+    lines = [
+        f"Suite `{run.suite}`: {', '.join(cells)}. {run.workers} workers; {wall}"
+        f"the last cell after {run.last:,.0f} s, the last stack of models "
+        f"after {trained:,.0f} s.",
+        f"Seconds of workers: {busy['explain']:,.0f} explaining and scoring, {busy['core']:,.0f} "
+        f"training stacks on a core, {busy['device']:,.0f} training stacks on the GPU; "
+        f"{(sum(busy.values())) / max(run.workers * run.last, 1e-9):.0%} of all.",
+        "",
+        *over_time(run, load),
+        "",
+    ]
+    if (folder / "times.parquet").exists():
+        lines += by_line(pd.read_parquet(folder / "times.parquet"))
+    return "\n".join(lines).rstrip(), run.suite
+
+
+def write(text, suite, page=PAGE):
+    """Put a text between the marks of a suite, which are added at the end if there are none."""
+    start, end = f"<!-- suite times: {suite} -->", f"<!-- end of suite times: {suite} -->"
+    whole = f"{start}\n\n{text}\n\n{end}"
+    before = page.read_text(encoding="utf-8")
+    between = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+    if between.search(before):
+        after = between.sub(lambda _: whole, before)
+    else:
+        after = f"{before.rstrip()}\n\n### `{suite}`, where its time goes\n\n{whole}\n"
+    page.write_text(after, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--load", type=Path)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    text, suite = text_of(options.run, read_load(options.load) if options.load else [])
+    print(text)
+    if options.write:
+        write(text, suite)
+
+
+if __name__ == "__main__":
+    main()
