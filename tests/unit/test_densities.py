@@ -210,6 +210,23 @@ def test_vae_keeps_what_cannot_change():
         vae.decode(z, x[:, :2])
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_vae_scores_rows_by_the_laws_that_it_decodes(plain):
+    """A normal law for each number and one law over each block, by torch.distributions."""
+    x = torch.from_numpy(rows(200))
+    space = FeatureSpace.continuous(8) if plain else SPACE
+    net = VAE(latent=2, hidden=(16,), epochs=3).fit(x, space=space).module_.double()
+    x, z = x.double(), torch.randn(200, 2, generator=torch.Generator().manual_seed(0)).double()
+    fixed = x[:, net.fixed]
+    mean, width, logits = net.decode(z, fixed, None)
+    want = torch.distributions.Normal(mean, width).log_prob(x[:, net.numbers]).sum(1)
+    if not plain:
+        block = torch.distributions.OneHotCategorical(logits=logits)
+        assert logits.shape[1] == 2, "one block of two columns may change"
+        want = want + block.log_prob(x[:, net.choices])
+    assert torch.allclose(net._log_likelihood(x, z, fixed, None), want, atol=1e-9)
+
+
 def _trained(x, beta=0.1, **settings):
     return VAE(latent=2, hidden=(16,), beta=beta, lr=1e-2, **settings).fit(x, space=SPACE)
 

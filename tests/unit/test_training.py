@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,30 @@ def test_learns_and_keeps_history():
     assert [r["epoch"] for r in outcome.history] == list(range(1, 201))
     assert set(outcome.history[0]) == {"epoch", "train_loss", "valid_loss", "lr", "seconds"}
     assert outcome.reason == "epochs"
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_an_epoch_passes_over_the_rows_as_often_as_it_says(passes):
+    """Weights after the same batches are the same, however many passes make an epoch."""
+    seen = []
+
+    def spied(module, x, y):
+        if module.training:
+            seen.append(len(x))
+        return squares(module, x, y)
+
+    def learned(epochs, passes):
+        job = replace(line(n=40, epochs=epochs, passes=passes), loss=spied)
+        return job, train([job])[0]
+
+    job, outcome = learned(6 // passes, passes)
+    assert seen == [16, 16, 8] * 6
+    assert len(outcome.history) == 6 // passes
+    other, _ = learned(6, 1)
+    assert outcome.best_epoch == 6 // passes, "the last weights are kept, so both can be compared"
+    assert torch.equal(job.module.weight, other.module.weight)
+    assert Schedule(passes=passes, min_steps=90).for_rows(256).epochs == max(100, 90 // passes)
+    assert Schedule(epochs=1, passes=passes, min_steps=90).for_rows(256).epochs == 90 // passes
 
 
 def test_best_weights_are_restored():

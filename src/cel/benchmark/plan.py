@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 STAGE_VERSION = {
-    "split": 1, "predictor": 1, "density": 1, "judge": 1, "autoencoder": 2, "explain": 2,
+    "split": 1, "predictor": 1, "density": 1, "judge": 1, "autoencoder": 3, "explain": 2,
     "score": 2,
 }  # fmt: skip
 

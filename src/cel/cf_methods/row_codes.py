@@ -28,6 +28,9 @@ VAE_SETTINGS: Mapping[str, str] = {
 }  # fmt: skip
 """Settings of `unfitted_vae`, and how methods name the parameters that hold them."""
 
+LOOK = 10  # batches between two looks at the validation rows, at least
+PATIENCE = 4  # parts of the training: one of them without improvement ends it
+
 
 class RowCodes:
     """Encoder and decoder of rows; immutable columns are conditions, never outputs.
@@ -75,7 +78,7 @@ def fit_codes(
         space: says which columns cannot change.
         latent: size of a code.
         hidden: widths of the hidden layers.
-        steps: batches seen in training.
+        steps: batches seen in training, at most.
         batch_size: rows per batch.
         lr: learning rate.
         beta: weight of the KL term.
@@ -104,17 +107,24 @@ def unfitted_vae(
 ) -> VAE:
     """Return the autoencoder that `fit_codes` trains on rows (m, d); arguments are the same.
 
+    Small tables are passed over several times between two looks at their validation rows. Training
+    ends after `steps` batches, or when these rows gained nothing from a quarter of that.
     Without a size of codes it has that of `half_width`.
     """
     from cel.models.generative import VAE
+    from cel.models.inputs import validation_cut
 
-    epochs = max(1, math.ceil(steps * batch_size / max(len(x), 1)))
+    learned, _ = validation_cut(len(x), None, seed)
+    batches = max(1, math.ceil(len(learned) / batch_size))  # of a pass
+    passes = math.ceil(min(LOOK, steps) / batches)
+    epochs = math.ceil(steps / (passes * batches))
     return VAE(
         latent=latent or half_width(x),
         hidden=tuple(hidden),
         beta=beta,
         epochs=epochs,
-        patience=epochs,
+        patience=max(PATIENCE - 1, math.ceil(epochs / PATIENCE)),
+        passes=passes,
         batch_size=batch_size,
         lr=lr,
         random_state=seed,

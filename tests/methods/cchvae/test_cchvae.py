@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from cel.cf_methods.local_methods.cchvae import CCHVAE
-from cel.cf_methods.row_codes import fit_codes
+from cel.cf_methods.row_codes import fit_codes, unfitted_vae
+from cel.models.inputs import read_rows
 from cel.search import Budget, RowStreams
 from cel.search.shells import grow_shells, shared_ways
 from cel.space import FeatureSpace
@@ -123,6 +124,34 @@ def test_training_is_reproducible_and_leaves_the_random_state_alone():
     assert torch.equal(a.encode(x), b.encode(x))
     other = fit_codes(x, space, seed=4, **settings)
     assert not torch.equal(a.encode(x), other.encode(x))
+
+
+@pytest.mark.parametrize("n", [30, 120, 527, 5000])
+def test_the_autoencoder_sees_as_many_batches_as_it_says(n):
+    """Small tables are passed over often, looks at validation rows are few."""
+    x = torch.rand(n, 3, generator=torch.Generator().manual_seed(0))
+    settings = {"latent": 2, "hidden": (4,), "batch_size": 256, "lr": 1e-3, "beta": 0.1}
+    vae = unfitted_vae(x, steps=1000, seed=0, device="cpu", **settings)
+    job = vae.prepare(read_rows(x, None, FeatureSpace.continuous(3), None))
+    batches = -(-len(job.train[0]) // 256)
+    look = job.schedule.passes * batches
+    assert 10 <= look < 10 + batches
+    assert 1000 <= job.schedule.epochs * look < 1000 + look
+    assert job.schedule.patience * look >= 250
+    brief = unfitted_vae(x, steps=3, seed=0, device="cpu", **settings)
+    assert brief.epochs * brief.passes == max(1, -(-3 // batches))
+
+
+def test_an_autoencoder_that_learns_no_more_ends_early():
+    """Held-out rows of pure noise gain nothing after a while; the best weights are kept."""
+    x = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
+    settings = {"latent": 6, "hidden": (64,), "batch_size": 256, "lr": 1e-2, "beta": 0.1}
+    vae = unfitted_vae(x, steps=1000, seed=0, device="cpu", **settings)
+    history = vae.fit(x).history_
+    best = int(history["valid_loss"].argmin()) + 1
+    assert len(history) < 60 < vae.epochs
+    assert len(history) - best <= vae.patience
+    assert history["valid_loss"].iloc[-1] > history["valid_loss"].min()
 
 
 def test_mixed_rows_are_answered_and_differ_from_each_other():

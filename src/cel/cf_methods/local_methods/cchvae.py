@@ -48,7 +48,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         max_shells: largest number of shells.
         latent: size of the latent space.
         hidden: widths of the hidden layers of encoder and decoder.
-        steps: batches seen in training.
+        steps: batches seen in training, at most.
         batch_size_vae: rows per training batch.
         lr: learning rate of the autoencoder.
         kl_weight: weight of the KL term; small, so that rows are encoded faithfully.
@@ -61,7 +61,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name: ClassVar[str] = "cchvae"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     reference: ClassVar[str] = "Pawelczyk et al., WWW 2020, arXiv:1910.09398"
     autoencoder_settings: ClassVar[Mapping[str, str]] = {

@@ -61,7 +61,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
         lr: step size of Adam on codes.
         latent: size of the latent space; by default half the columns, at most 8.
         hidden: widths of the hidden layers of encoder and decoder.
-        vae_steps: batches seen in training of the autoencoder.
+        vae_steps: batches seen in training of the autoencoder, at most.
         vae_batch: rows per batch.
         vae_lr: its learning rate.
         kl_weight: weight of its KL term.
@@ -74,7 +74,7 @@ class CLUE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "clue"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Antoran et al., ICLR 2021, arXiv:2006.06848"

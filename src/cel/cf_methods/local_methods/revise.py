@@ -40,7 +40,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
         latent: size of the latent space; by default half the columns, at most 8, so that codes
             cannot hold what rows of the data do not.
         hidden: widths of the hidden layers of encoder and decoder.
-        vae_steps: batches seen in training of the autoencoder.
+        vae_steps: batches seen in training of the autoencoder, at most.
         vae_batch: rows per batch.
         vae_lr: its learning rate.
         kl_weight: weight of its KL term.
@@ -53,7 +53,7 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "revise"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Joshi et al., 2019, arXiv:1907.09615"

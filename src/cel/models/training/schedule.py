@@ -18,11 +18,12 @@ class Schedule:
     """Budgets and step sizes of one training.
 
     Attributes:
-        epochs: most passes over the training rows.
+        epochs: most looks at the validation rows, each after `passes` over the training rows.
         patience: epochs without a relative improvement of the validation loss before stopping.
         batch_size: rows per step, at most.
         min_batches: steps per epoch, at least: small tables get smaller batches, down to 32 rows.
         min_steps: steps in all that must be allowed: small tables get more epochs.
+        passes: times that an epoch sees every training row before the validation rows are asked.
         lr: step size of Adam.
         min_delta: smallest relative improvement that counts against `patience`.
         weight_decay: coefficient of the L2 penalty (decoupled).
@@ -31,7 +32,7 @@ class Schedule:
         time_limit: seconds after which training ends with the best weights so far.
 
     >>> Schedule(epochs=10).override(lr=0.1, epochs=None)
-    Schedule(epochs=10, patience=10, batch_size=256, min_batches=1, min_steps=1, lr=0.1, ...)
+    Schedule(epochs=10, patience=10, batch_size=256, min_batches=1, min_steps=1, passes=1, ...)
     """
 
     epochs: int = 100
@@ -39,6 +40,7 @@ class Schedule:
     batch_size: int = 256
     min_batches: int = 1
     min_steps: int = 1
+    passes: int = 1
     lr: float = 1e-3
     min_delta: float = 1e-4
     weight_decay: float = 0.0
@@ -53,6 +55,7 @@ class Schedule:
             "batch_size",
             "min_batches",
             "min_steps",
+            "passes",
             "lr",
             "clip",
             "time_limit",
@@ -88,7 +91,8 @@ class Schedule:
             # Multiples of 32: folds that differ by a row have the same batches.
             fair = n // self.min_batches // SMALLEST_BATCH * SMALLEST_BATCH
             size = min(size, max(fair, SMALLEST_BATCH))
-        epochs = max(self.epochs, ceil(self.min_steps / ceil(max(n, 1) / size)))
+        steps = self.passes * ceil(max(n, 1) / size)  # of an epoch
+        epochs = max(self.epochs, ceil(self.min_steps / steps))
         return replace(self, batch_size=size, epochs=epochs, min_batches=1, min_steps=1)
 
 

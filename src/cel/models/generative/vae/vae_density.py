@@ -42,6 +42,8 @@ class VAE(GenerativePytorchMixin):
         noise: smallest standard deviation of a number given its code, in encoded units.
         conditional: whether targets are part of the condition, too. Counterfactual search needs
             codes that do not know the class, so the default is no.
+        passes: times that an epoch sees every row: more than once makes epochs of small tables
+            longer, and looks at the validation rows rarer.
         options: settings of the training, see `PytorchBase`.
 
     >>> rows = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
@@ -63,11 +65,16 @@ class VAE(GenerativePytorchMixin):
         samples: int = 32,
         noise: float = 0.02,
         conditional: bool = False,
+        passes: int = 1,
         **options: Unpack[TrainOptions],
     ) -> None:
         super().__init__(**options)
         self.latent, self.hidden, self.beta, self.samples = latent, hidden, beta, samples
-        self.noise, self.conditional = noise, conditional
+        self.noise, self.conditional, self.passes = noise, conditional, passes
+
+    def schedule(self) -> Schedule:
+        """Return the preset with the settings of this model."""
+        return super().schedule().override(passes=self.passes)
 
     def _learn_target(self, rows: FitRows) -> None:
         super()._learn_target(rows)

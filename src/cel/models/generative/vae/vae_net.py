@@ -75,6 +75,7 @@ class VAENet(nn.Module):
             ("choices", [c for b in blocks for c in b]),
         ):
             self.register_buffer(name, torch.tensor(columns, dtype=torch.long))
+        self._plain = self.numbers.tolist() == list(range(space.width))
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
@@ -92,7 +93,7 @@ class VAENet(nn.Module):
         """
         mean, log_var = self.encode(x, context)
         spread = (0.5 * log_var).exp()
-        kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum(-1)
+        kl = 0.5 * (mean.square() + spread.square() - log_var).sum(-1) - 0.5 * self.latent
         if self.training:
             z = mean + spread * torch.randn_like(mean)
             return self._log_likelihood(x, z, x[..., self.fixed], context) - self.beta * kl
@@ -137,14 +138,29 @@ class VAENet(nn.Module):
         self, z: Tensor, fixed: Tensor, context: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return means and spreads (..., n, k) of numbers, and logits (..., n, c) of blocks."""
-        seen = (fixed - self.loc[..., self.fixed]) / self.scale[..., self.fixed]
-        parts = (z, seen) if context is None else (z, seen, context)
-        out = self.decoder(torch.cat(parts, -1))
+        out, logits = self._decoded(z, fixed, context)
+        mean = self._number_columns(self.loc) + self._number_columns(self.scale) * out
+        return mean, self._widths().expand_as(mean), logits
+
+    def _decoded(self, z: Tensor, fixed: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return means of standardised numbers (..., n, k), and logits (..., n, c) of blocks."""
+        parts = [z] if context is None else [z, context]
+        if len(self.fixed):
+            seen = (fixed - self.loc[..., self.fixed]) / self.scale[..., self.fixed]
+            parts.insert(1, seen)
+        out = self.decoder(torch.cat(parts, -1) if len(parts) > 1 else z)
+        if self._plain:
+            return out, out[..., :0]
         count = len(self.numbers)
-        scale = self.scale[..., self.numbers]
-        mean = self.loc[..., self.numbers] + scale * out[..., :count]
-        width = self.noise + scale * self.log_scale.clamp(max=3.0).exp()
-        return mean, width.expand_as(mean), out[..., count:]
+        return out[..., :count], out[..., count:]
+
+    def _number_columns(self, x: Tensor) -> Tensor:
+        """Return the columns (..., k) of numbers."""
+        return x if self._plain else x[..., self.numbers]
+
+    def _widths(self) -> Tensor:
+        """Return the standard deviations (..., 1, k) of numbers given their code."""
+        return self.noise + self._number_columns(self.scale) * self.log_scale.clamp(max=3.0).exp()
 
     def decode_row(
         self, z: Tensor, fixed: Tensor, context: Tensor | None, *, hard: bool
@@ -170,9 +186,11 @@ class VAENet(nn.Module):
     def _log_likelihood(
         self, x: Tensor, z: Tensor, fixed: Tensor, context: Tensor | None
     ) -> Tensor:
-        mean, width, logits = self.decode(z, fixed, context)
-        gap = (x[..., self.numbers] - mean) / width
-        total = -(0.5 * gap.square() + width.log() + 0.5 * math.log(2 * math.pi)).sum(-1)
+        out, logits = self._decoded(z, fixed, context)
+        width, scale = self._widths(), self._number_columns(self.scale)
+        own = (self._number_columns(x) - self._number_columns(self.loc)) / scale
+        gap = (own - out) * (scale / width)
+        total = -0.5 * gap.square().sum(-1) - (width.log() + 0.5 * math.log(2 * math.pi)).sum(-1)
         if not len(self.choices):
             return total
         log_p = self._padded(logits).log_softmax(-1)
