@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.tree import DecisionTreeClassifier
 
 from cel.cf_methods import METHODS, BaseCounterfactualMethod, LocalMixin
+from cel.cf_methods.local_methods import NearestInstance
 from cel.errors import ConfigError, DataError, MissingInputError, NotFittedError, UnsupportedError
+from cel.models import wrap
 from cel.protocols import Need
 from cel.space import FeatureSpace
 from cel.testing import PROBLEMS, BlackBox
@@ -183,3 +186,21 @@ def test_batches_share_the_queries(problem):
     result = problem.build(Counts, max_queries=3, batch_size=5).explain(problem.x)
     assert counts == [40]  # the first batch of 5 spends what 12 rows may: 36, seen after a round
     assert set(result.status) == {"timeout"}
+
+
+@pytest.mark.parametrize("names", [("no", "yes"), (1, 2), (False, True)])
+def test_recorded_labels_are_read_as_the_classes_of_the_model(names):
+    """`fit(X, y)` with labels: positions of the model's classes; others are never predicted."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((60, 2)).round(2), columns=["a", "b"])
+    y = np.array(names, dtype=object)[(frame["a"] > 0.5).astype(int)]
+    tree = DecisionTreeClassifier(random_state=0)
+    model = wrap(tree.fit(frame, y.astype(type(names[0]))), frame)
+    method = NearestInstance(model).fit(frame, y)
+    assert method.train_.labels.tolist() == (frame["a"] > 0.5).astype(int).tolist()
+    odd = np.where(np.arange(60) < 3, "else", y.astype(str))
+    assert (NearestInstance(model).fit(frame, odd).train_.labels[:3] == -1).all()
+    plain = PROBLEMS["three_classes"]()
+    given = plain.model.predict(plain.x_train)
+    kept = NearestInstance(plain.model, space=plain.space).fit(plain.x_train, given)
+    np.testing.assert_array_equal(kept.train_.labels.numpy(), given)

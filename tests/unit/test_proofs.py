@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin
+from cel.cf_methods.local_methods import Actionable
 from cel.cf_methods.query import Answer, proof_of
-from cel.testing import PROBLEMS
-from cel.testing.planted import contradiction, planted_answers
+from cel.protocols import Need
+from cel.testing import PROBLEMS, TREE_PROBLEMS, NotAsked
+from cel.testing.planted import contradiction, planted_answers, unanswerable
 
 
 class Jump(LocalMixin, BaseCounterfactualMethod):
@@ -50,14 +52,14 @@ def test_the_drill_catches_false_claims(cls, says, complaint):
 
 
 def test_planted_answers_are_answers():
-    for make in PROBLEMS.values():
+    for make in (PROBLEMS | TREE_PROBLEMS).values():
         p = make()
         planted = planted_answers(p)
         known = ~np.isnan(planted).any(1)
         assert known.mean() >= 0.5, p.name
         assert p.space.region(p.x[known]).contains(planted[known]).all()
         if p.target is not None:
-            assert (p.model.predict(planted[known]) == p.target).all()
+            assert (p.outcome(planted[known]) == p.target).all()
 
 
 def test_a_proof_is_dropped_when_snapping_moved_the_answer():
@@ -77,3 +79,64 @@ def test_words_of_a_proof():
     bound = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, torch.nan])
     words = proof_of(cost, bound, gap=0.05).tolist()
     assert words == ["optimal", "optimal", "within_gap", "none", "none", "none"]
+
+
+class HiddenProver(Jump):
+    """Says `infeasible` only where little may change, and declares nothing."""
+
+    def _explain(self, query):
+        small = (query.region.upper - query.region.lower).amax(1) < 0.9
+        x = torch.where(small[:, None], torch.nan, torch.ones_like(query.x))
+        return Answer(x=x, infeasible=small)
+
+
+class DemandsMore(HiddenProver):
+    infeasible_means = "no allowed row is a corner"
+
+
+class LowBound(Prover):
+    """Claims that every row costs 1 where much is allowed, and half of it where little is."""
+
+    def _explain(self, query):
+        small = (query.region.upper - query.region.lower).amax(1) < 0.9
+        x = query.region.upper.clamp(0, 1) * torch.tensor([1.0, 1.0, 0.0]) + torch.tensor(
+            [0.0, 0.0, 1.0]
+        ) * query.region.lower.clamp(0, 1)
+        bound = torch.where(small, 0.5, 1.0)
+        return Answer(x=x, bound=bound, proof=proof_of(bound, bound))
+
+
+def test_methods_that_prove_without_saying_so_are_drilled():
+    flat = PROBLEMS["binary_numeric"]()
+    with pytest.raises(AssertionError, match="planted answer"):
+        contradiction(HiddenProver, flat)
+
+
+def test_bounds_are_held_against_optima_of_smaller_regions():
+    with pytest.raises(AssertionError, match=r"at least 1, but 0\.5 in a part"):
+        contradiction(LowBound, PROBLEMS["binary_numeric"]())
+
+
+def test_provers_must_recognise_rows_that_may_not_move():
+    class Silent(Prover):
+        needs = frozenset({Need.LINEAR_MODEL})
+
+    p = PROBLEMS["binary_numeric"]()
+    with pytest.raises(AssertionError, match="not 'infeasible'"):
+        unanswerable(Silent, p)
+    with pytest.raises(NotAsked, match="proves nothing"):
+        unanswerable(Jump, p)
+    with pytest.raises(NotAsked, match="need not read"):
+        unanswerable(Prover, p)
+    unanswerable(Actionable, p)
+
+
+def test_what_infeasible_means_is_said():
+    p = PROBLEMS["binary_numeric"]()
+    space = p.space.with_changes(**{f.name: {"upper": 0.5, "lower": 0.4} for f in p.space})
+    x = np.full((1, 3), 0.45, dtype=np.float32)
+    told = DemandsMore(p.model, space=space).explain(x, 1)
+    assert told.status.tolist() == ["infeasible"]
+    assert told.reasons.tolist() == ["no allowed row is a corner"]
+    assert "no allowed row is a corner" in told.sentences().iloc[0]
+    assert HiddenProver(p.model, space=space).explain(x, 1).reasons is None

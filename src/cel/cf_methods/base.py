@@ -63,6 +63,7 @@ class BaseCounterfactualMethod(Parameters, ABC):
     rows_independent: ClassVar[bool] = True
     takes_intervals: ClassVar[bool] = False  # whether regression targets may be (n, 2 o) ends
     proves: ClassVar[bool] = False  # whether it may say `infeasible` or prove costs
+    infeasible_means: ClassVar[str] = ""  # where its answers must be more than valid and allowed
     autoencoder_settings: ClassVar[Mapping[str, str]] = {}  # see `cel.cf_methods.row_codes`
     encoding_: Encoding
     strict_time: bool = False  # whether slow models are asked piecemeal to keep the time limit

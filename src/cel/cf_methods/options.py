@@ -15,6 +15,7 @@ class Asked(Protocol):
 
     name: ClassVar[str]
     takes_intervals: ClassVar[bool]
+    infeasible_means: ClassVar[str]
     model: Predictor
     space: FeatureSpace | None
     tolerance: float

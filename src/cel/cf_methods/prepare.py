@@ -130,11 +130,31 @@ def training_data(data: Any, y: Any, model: Predictor, space: FeatureSpace | Non
     tables = isinstance(data, pd.DataFrame) and getattr(model, "reads_tables", False)
     return TrainingData(
         x=x,
-        y=None if y is None else np.asarray(y),
+        y=None if y is None else _recorded(np.asarray(y), model, known.target),
         space=features,
         encoding=replace(known, space=features),
         shown=data if tables else x,
     )
+
+
+def _recorded(y: np.ndarray, model: Predictor, target: Target | None) -> np.ndarray:
+    """Return recorded outcomes in the form of predictions: class positions (m,), or as they are.
+
+    A label that the model does not know becomes -1: it never predicts it.
+    """
+    if getattr(model, "task", None) is not Task.CLASSIFICATION or y.ndim != 1:
+        return y
+    known = target or _labels_of(model, ModelView(model).n_outputs)
+    codes, labels = distinct(y.astype(object))
+    places = np.array([_place(known, label) for label in labels], dtype=np.int64)
+    return np.asarray(places[codes])
+
+
+def _place(known: Target, label: Any) -> int:
+    try:
+        return known.place(label, positions=True)
+    except ConfigError:
+        return -1
 
 
 def _observed_space(x: np.ndarray) -> FeatureSpace:
@@ -233,7 +253,7 @@ def _targets(
         target = outcome.desired
     if target is None:
         target = "opposite"
-    known = outcome or _own_labels(view)
+    known = outcome or _labels_of(view.model, view.n_outputs)
     if isinstance(target, str) and target == "opposite" and "opposite" not in known.classes:
         if view.n_outputs != 2:
             raise ConfigError(
@@ -248,9 +268,9 @@ def _targets(
     return np.array(np.broadcast_to(np.array(places, dtype=np.int64)[codes], y.shape))
 
 
-def _own_labels(view: ModelView) -> Target:
+def _labels_of(model: Any, outputs: int) -> Target:
     """Return the labels of a model that has no target: its own, or positions."""
-    own = np.asarray(getattr(view.model, "classes_", range(view.n_outputs))).tolist()
+    own = np.asarray(getattr(model, "classes_", range(outputs))).tolist()
     return Target(names=("class",), task=Task.CLASSIFICATION, classes=tuple(own))
 
 

@@ -63,7 +63,7 @@ def assemble(
         target=prepared.target,
         sheet=prepared.encoding.sheet,
         rows=None if given is None else given.frame,
-        reasons=prepared.reasons,
+        reasons=_reasons(method, prepared, status),
         x_sets=x_sets,
         cf_group_ids=_groups(answers, n),
         bound=bound,
@@ -74,6 +74,17 @@ def assemble(
         logs=_logs(answers, prepared),
         context=_context(method, prepared, x_cfs),
     )
+
+
+def _reasons(method: Asked, prepared: Prepared, status: np.ndarray) -> np.ndarray | None:
+    """Return the reasons of rows; a method that demands more says what it proved impossible."""
+    rows = np.flatnonzero(status == Status.INFEASIBLE.value)
+    if not method.infeasible_means or not len(rows):
+        return prepared.reasons
+    none = np.full(len(status), None, dtype=object)
+    out = none if prepared.reasons is None else prepared.reasons.copy()
+    out[rows] = [method.infeasible_means if out[i] is None else out[i] for i in rows]
+    return out
 
 
 def _single_targets(prepared: Prepared, y_cfs: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The contradiction drill: rows whose answer is known may never be called impossible."""
+"""The contradiction drill: what is proved is held against answers that are known."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ import torch
 
 from cel.cf_methods.base import BaseCounterfactualMethod
 from cel.cf_methods.view import ModelView
-from cel.protocols import Proof, Status, Task
+from cel.protocols import Need, Proof, Status, Task
 from cel.result import ExplanationResult
 from cel.space import Feature, FeatureSpace
 from cel.space.region import Region
 from cel.testing.problems import ToyProblem
 
-__all__ = ["contradiction", "planted_answers"]
+__all__ = ["NotAsked", "contradiction", "planted_answers", "unanswerable"]
 
+INSIDE = {Need.LINEAR_MODEL, Need.TREES, Need.RELU}
 CLEAR = 2e-3  # margin of a planted answer: twenty times what methods must reach
 DRAWS = 400
+BOXED = 2  # rows that may hardly move
+TINY = 1e-5  # how far
+SAME = 1e-5  # of a bound
 NARROW = 4  # rows that are asked again with little more than their planted answer left
+
+
+class NotAsked(Exception):  # noqa: N818 (it is no error)
+    """A check has nothing to ask of this method on this problem; the message says why."""
 
 
 def planted_answers(p: ToyProblem, seed: int = 0) -> np.ndarray:
@@ -58,18 +66,61 @@ def _targets(p: ToyProblem, view: ModelView) -> torch.Tensor:
 def contradiction(cls: type[BaseCounterfactualMethod], p: ToyProblem) -> None:
     """Rows with a planted answer are never `infeasible`, not even when it is nearly the only one.
 
-    A method that proves nothing never claims a proof; one that proves says how much.
+    The second part is asked of methods that declare that they prove, and of those that are seen
+    to call a row infeasible. Where answers must be more than valid (`infeasible_means`), the ones
+    that the method found are the planted ones, on numbers that nothing rounds. Fewer allowed rows
+    never cost less: what is optimal in a part of a feasible set is not cheaper than the bound of
+    the whole. A method that proves nothing claims no proof; one that proves says how much.
     """
-    planted = planted_answers(p)
-    known = np.flatnonzero(~np.isnan(planted).any(1))
-    if not len(known):
-        raise AssertionError("no row of the problem has a planted answer")
     result = p.explain(p.fitted(cls))
+    planted = _own_answers(p, result) if cls.infeasible_means else planted_answers(p)
+    known = np.flatnonzero(~np.isnan(planted).any(1))
+    if not (len(known) or cls.infeasible_means):
+        raise AssertionError("no row of the problem has a planted answer")
     _check(cls, result, known)
-    for i in known[:NARROW] if cls.proves else ():
+    told = cls.proves or Status.INFEASIBLE.value in _boxed(cls, p, known[:1])
+    for i in known[:NARROW] if told else ():
         space = _between(p.space, p.x[i], planted[i])
         narrow = p.explain(p.fitted(cls, space=space), p.x[i : i + 1])
         _check(cls, narrow, np.array([0]))
+        if cls.proves:
+            _check_bounds(result, narrow, int(i))
+
+
+def _own_answers(p: ToyProblem, result: ExplanationResult) -> np.ndarray:
+    """Return the answers of a method (n, d), NaN where there is none or where numbers are rounded.
+
+    A rounded answer may be less than what the method demanded of the number before it.
+    """
+    rounded = any(f.is_discrete for f in p.space) or p.pipeline is not None
+    keep = result.found[:, None] & (not rounded)
+    return np.where(keep, result.x_cfs, np.float32(np.nan))
+
+
+def unanswerable(cls: type[BaseCounterfactualMethod], p: ToyProblem) -> None:
+    """A row that may hardly move gets no answer; a method that proves says that there is none.
+
+    Asked of methods that prove something about models that they read, and of all on trees.
+    """
+    view = ModelView(p.model)
+    if not cls.proves:
+        raise NotAsked("the method proves nothing")
+    if not (cls.needs & INSIDE or hasattr(p.model, "trees_")):
+        raise NotAsked("the method need not read this model")
+    margin = view.margin(torch.as_tensor(p.x), _targets(p, view)).numpy()
+    rows = np.argsort(margin, kind="stable")[:BOXED]  # those that are farthest from an answer
+    states = _boxed(cls, p, rows)
+    if set(states) != {Status.INFEASIBLE.value}:
+        raise AssertionError(f"rows that may not move got {states}, not 'infeasible'")
+
+
+def _boxed(cls: type[BaseCounterfactualMethod], p: ToyProblem, rows: np.ndarray) -> list[str]:
+    """Return the status of rows (m,) that may move by no more than a tiny box."""
+    out = []
+    for i in rows:
+        space = _between(p.space, p.x[i], p.x[i], TINY)
+        out.append(str(p.explain(p.fitted(cls, space=space), p.x[i : i + 1]).status[0]))
+    return out
 
 
 def _check(
@@ -86,15 +137,29 @@ def _check(
         raise AssertionError("the method claims a proof but does not declare that it proves")
 
 
-def _between(space: FeatureSpace, x: np.ndarray, y: np.ndarray) -> FeatureSpace:
+def _check_bounds(whole: ExplanationResult, narrow: ExplanationResult, row: int) -> None:
+    """Compare the bound of a row with its optimum in a part of what it was allowed."""
+    assert whole.bound is not None
+    assert narrow.bound is not None
+    assert narrow.proof is not None
+    low, best = float(whole.bound[row]), float(narrow.bound[0])
+    if narrow.proof[0] == Proof.OPTIMAL.value and low > best * (1 + SAME) + SAME:
+        raise AssertionError(
+            f"row {row} is said to cost at least {low:.6g}, but {best:.6g} in a part of its region"
+        )
+
+
+def _between(
+    space: FeatureSpace, x: np.ndarray, y: np.ndarray, more: float = 1e-6
+) -> FeatureSpace:
     """Return the space with little more than the box between two rows."""
-    return space.with_changes(**{f.name: _limits(f, x, y) for f in space})
+    return space.with_changes(**{f.name: _limits(f, x, y, more) for f in space})
 
 
-def _limits(f: Feature, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def _limits(f: Feature, x: np.ndarray, y: np.ndarray, more: float) -> dict[str, Any]:
     columns = list(f.columns)
     if f.one_hot:
         pair = {int(x[columns].argmax()), int(y[columns].argmax())}
         return {"allowed": tuple(f.categories[k] for k in sorted(pair))}
     a, b = float(x[columns[0]]), float(y[columns[0]])
-    return {"lower": min(a, b) - 1e-6, "upper": max(a, b) + 1e-6}
+    return {"lower": min(a, b) - more, "upper": max(a, b) + more}

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from cel.cf_methods.view import ModelView
 from cel.models.adapters import wrap
 from cel.preprocessing import PreprocessingPipeline
 from cel.protocols import Need, Task
@@ -106,8 +107,12 @@ class ToyProblem:
         x = torch.as_tensor(self.x_train)
         if self.task is Task.REGRESSION:
             return GaussianDensity(x.mean(0, keepdim=True))
-        y = torch.as_tensor(self.model.predict(self.x_train))
+        y = torch.as_tensor(self.outcome(self.x_train))
         return GaussianDensity(torch.stack([x[y == k].mean(0) for k in torch.unique(y)]))
+
+    def outcome(self, x: np.ndarray) -> np.ndarray:
+        """Return what the model says of encoded rows: class positions (n,) or values (n, o)."""
+        return ModelView(self.model).outcome(x)
 
     @property
     def wanted(self) -> Any:

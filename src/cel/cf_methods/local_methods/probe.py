@@ -55,6 +55,7 @@ class PROBE(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "probe"
+    infeasible_means = "no allowed row keeps the class under so much noise"
     version = 3
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}

@@ -48,6 +48,7 @@ class ROAR(LocalMixin, BaseCounterfactualMethod):
 
     name = "roar"
     version = 2
+    infeasible_means = "no allowed row keeps the class under every such shift of the model"
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Upadhyay, Joshi and Lakkaraju, NeurIPS 2021, arXiv:2102.13620"

@@ -50,7 +50,8 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
     mixture is fitted to the training rows that the model puts into class t and delta is the median
     of its largest component over them. Each component is an ellipsoid, so each program is convex;
     all programs (rows x components) are solved together by ADMM, and the cheapest answer wins.
-    Rows whose programs are all *proved* infeasible get that status.
+    Rows whose programs are all *proved* infeasible get that status: no point of the class that is
+    dense enough is allowed.
 
     Numbers move, categories do not: on mixed rows the programs run over the numeric columns with
     the categories of the row; then, for rows without an answer, with the most frequent ones of the
@@ -86,6 +87,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
     name: ClassVar[str] = "artelt"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.TRAIN_ROWS})
     version: ClassVar[int] = 4
+    infeasible_means: ClassVar[str] = "no allowed row of the class lies where the class is dense"
     reference: ClassVar[str] = "Artelt and Hammer, ICANN 2020, arXiv:2002.04862"
     _copies: ClassVar[int] = 600
     _test_params: ClassVar[Mapping[str, Any]] = {"n_components": (2,), "extension": "scp"}
