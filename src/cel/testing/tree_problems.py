@@ -95,6 +95,8 @@ def _tree_table() -> ToyProblem:
     trees = RandomForestClassifier(TREES, max_depth=4, random_state=0)
     labels = np.where(score > score.median(), "yes", "no")
     model = wrap(make_pipeline(columns, trees).fit(frame, labels), frame, space=space)
+    assert model.pipeline_ is not None
+    assert model.space_ is not None
     rows = model.pipeline_.transform(frame)
     return ToyProblem(
         name="trees_table", task=Task.CLASSIFICATION, model=model, space=model.space_,
