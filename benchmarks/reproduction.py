@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
 
-from cel.benchmark import collect, open_run
-from cel.benchmark.experiments import DERIVED, experiment_scores, experiments
-from cel.benchmark.shipped import shipped_table
+from cel.benchmark import collect, load_suite, open_run
+from cel.benchmark.experiment_outcomes import experiment_outcomes, shipped_experiments
+from cel.benchmark.experiments import experiment_scores, experiments
+from cel.benchmark.shipped import shipped_cells
 from cel.benchmark.side_by_side import compare_with_paper, verdict_counts
-from cel.benchmark.verdicts import placebo
+from cel.benchmark.verdicts import CELLS_SURE, MORE, SURE, placebo, reproduced
+from cel.metrics.significance import least_p
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 
@@ -30,14 +31,7 @@ def read():
     if runs:
         store, plan = open_run(runs[0])
         return collect(store, plan), experiment_scores(store, plan)
-    scores, tried = shipped_table("paper"), shipped_table("paper", "experiments")
-    there = set(tried["experiment"]) if len(tried) else set()
-    derived = [
-        DERIVED[e.derive](scores).assign(experiment=e.name)
-        for e in experiments()
-        if e.derive and not e.is_run and e.name not in there
-    ]
-    return scores, pd.concat([tried, *derived], ignore_index=True)
+    return shipped_experiments()
 
 
 def line(*values):
@@ -54,48 +48,89 @@ def with_sum(counts):
     return pd.concat([counts, counts.sum().to_frame("**all**").T])
 
 
-def effects(scores, tried):
-    """Cells that differ or are missing without experiments, and how each experiment ends there."""
-    before = compare_with_paper(scores)
-    lost = (before["verdict"] == "missing") & before["mean_paper"].notna()
-    lost &= before["metric"] != "time_s"
-    differing = before["verdict"].isin(["better", "worse"]) | lost
+def follows(row):
+    """What became of an experiment, in words."""
+    if row.kept is None:
+        return "not run"
+    if not row.explained:
+        return f"dropped: gives none of {row.tried}"
+    if row.kept:
+        return f"**kept**: explains {row.explained}"
+    return f"dropped: gives {row.explained}, not clearly more than by accident"
+
+
+def effects(found):
+    """The table of experiments."""
+    reasons = {e.name: e.reason for e in experiments()}
     lines = {}
-    for experiment in experiments():
-        part = tried[tried["experiment"] == experiment.name] if len(tried) else tried
-        after = compare_with_paper(scores, part) if len(part) else before
-        about = differing & np.array([experiment.claims(r) for r in before.to_dict("records")])
-        said = after.loc[about, "verdict"]
-        good = int((said == "explained").sum())
-        bad = int((after.loc[about, "reason"].str.startswith("tried without success")).sum())
-        found = (good, bad) if len(part) else ("not run", "not run")
-        sets = part["dataset"].nunique() if len(part) else 0
-        lines[experiment.name] = [sets, int(about.sum()), *found, experiment.reason]
-    names = ["datasets", "cells", "explained", "not explained", "what is imitated"]
+    for row in found.itertuples():
+        shares = [f"{row.right} of {row.cells}", f"{row.wrong} of {row.wrong_cells}"]
+        told = [row.tried, row.explained, *shares, f"{row.p:.2g}"]
+        if row.kept is None:
+            told = [""] * 5
+        lines[row.Index] = [row.datasets, row.about, *told, follows(row), reasons[row.Index]]
+    names = ["datasets", "cells", "tried", "as printed", "right", "wrong", "p", "what follows",
+             "what is imitated"]  # fmt: skip
     return pd.DataFrame.from_dict(lines, orient="index", columns=names)
 
 
-def not_run(tried):
-    """A sentence about the experiments that have no scores."""
-    there = set(tried["experiment"]) if len(tried) else set()
-    names = [f"`{e.name}`" for e in experiments() if e.name not in there]
-    if not names:
-        return "All of them were run.\n"
-    return f"Not run: {', '.join(names)}. Their cells count as better, worse or missing.\n"
+def ran(found):
+    """A sentence about the experiments that have no scores, and those without all their cells."""
+    none = [f"`{n}`" for n in found.index[found["kept"].isna()]]
+    some = found[found["kept"].notna() & (found["tried"] < found["about"])]
+    told = [f"Not run: {', '.join(none)}." if none else "All of them were run."]
+    if len(some):
+        parts = (f"`{r.Index}` ({r.about - r.tried})" for r in some.itertuples())
+        told.append(f"Cells without a score of the experiment: {', '.join(parts)}.")
+    kept = int(found["kept"].eq(True).sum())
+    told.append(f"Kept: {kept} of {int(found['kept'].notna().sum())} that were run.")
+    return " ".join(told) + "\n"
 
 
-def reproduced(table):
-    """Methods whose right pairings agree more often than wrong ones, and the others.
+def methods_part(table, wrong, found):
+    """One line per method: whether it is reproduced, what differs, and what was tried."""
+    clear = reproduced(wrong)
+    differing = table["verdict"].isin(["better", "worse", "explained", "unexplained", "missing"])
+    differing &= table["mean_paper"].notna() & (table["metric"] != "time_s")
+    lines = {}
+    for method, part in table[differing].groupby("our_method"):
+        records = part.to_dict("records")
+        told = []
+        for experiment in experiments():
+            row = found.loc[experiment.name]
+            if row["kept"] is None or not any(experiment.claims(r) for r in records):
+                continue
+            told.append(f"{experiment.name}" if row["kept"] else f"({experiment.name})")
+        explained = int((part["verdict"] == "explained").sum())
+        yes = "reproduced" if clear.get(method, False) else "**not reproduced**"
+        row = wrong.loc[method]
+        ahead = f"{row['ahead']:.0f} of {row['datasets']:.0f}"
+        lines[method] = [yes, ahead, len(part), explained, ", ".join(told) or "nothing"]
+    names = ["", "ahead on datasets", "cells that differ", "explained",
+             "experiments about them (dropped ones in brackets)"]  # fmt: skip
+    return pd.DataFrame.from_dict(lines, orient="index", columns=names)
 
-    Fisher's exact test, one-sided at 1 %, and at least one and a half times as often.
-    """
-    yes, no = [], []
-    for name, row in table.drop(index="all").iterrows():
-        right, wrong = row["right"] * row["cells"], row["wrong"] * row["wrong_cells"]
-        counts = [[right, row["cells"] - right], [wrong, row["wrong_cells"] - wrong]]
-        p = fisher_exact(np.rint(counts).astype(int), alternative="greater").pvalue
-        (yes if p < 0.01 and row["right"] >= 1.5 * row["wrong"] else no).append(f"`{name}`")
-    return yes, no
+
+def placebo_part(wrong):
+    """The table of right and wrong pairings."""
+    out = wrong.round({"right": 3, "wrong": 3}).astype(object)
+    for name in ("cells", "wrong_cells", "datasets", "ahead"):
+        out[name] = wrong[name].astype(int).astype(object)
+    out["p"] = [f"{p:.2g}" for p in wrong["p"]]
+    return out
+
+
+def reproduced_part(wrong):
+    """Who is claimed as reproduced, who is not, and who could not be."""
+    named = wrong.drop(index="all")
+    clear = reproduced(named)
+    yes, no = ([f"`{m}`" for m in named.index[side]] for side in (clear, ~clear))
+    few = [f"`{m}`" for m in named.index if least_p(int(named.loc[m, "datasets"]), 1) >= SURE]
+    out = [f"Reproduced by this measure: {', '.join(yes) or 'none'}.",
+           f"Not reproduced: {', '.join(no) or 'none'}."]  # fmt: skip
+    if few:
+        out.append(f"With the datasets that print has, {', '.join(few)} could not be.")
+    return " ".join(out) + "\n"
 
 
 def missing_part(table):
@@ -108,27 +143,49 @@ def missing_part(table):
     return told
 
 
+def head(scores):
+    """The protocol, and what the scores are of."""
+    suite = load_suite("paper")
+    most = int(scores.loc[scores["metric"] == "rows", "value"].max())
+    rows = most * len(suite.folds)
+    quantile = suite.metric_params["prob_plausibility"]["quantile"]
+    error = 100 * 0.5 / np.sqrt(rows)
+    return HEAD.format(most=most, rows=rows, error=error, quantile=quantile)
+
+
+def counts(scores):
+    """What is there, and why other cells are not."""
+    cells = scores.groupby(["dataset", "model", "method", "fold"]).ngroups
+    sets = sorted(scores["dataset"].unique())
+    known = shipped_cells("paper")
+    refused = int(((known["state"] != "done") & (known["reason"] != "")).sum())
+    blank = int(((known["state"] != "done") & (known["reason"] == "")).sum())
+    about = f"{scores['method'].nunique()} lines on {len(sets)} datasets ({', '.join(sets)})"
+    folds, models = scores["fold"].nunique(), ", ".join(sorted(scores["model"].unique()))
+    return COUNTS.format(cells=cells, about=about, folds=folds, models=models, refused=refused,
+                         blank=blank)  # fmt: skip
+
+
 def page():
     """The whole page."""
     scores, tried = read()
-    table = compare_with_paper(scores, tried)
+    found = experiment_outcomes(scores, tried)
+    dropped = list(found.index[found["kept"].eq(False)])
+    table = compare_with_paper(scores, tried, dropped=dropped)
     trivial = (table["mean_ours"] == 1) & (table["mean_paper"] == 1)
     ones = int((trivial & (table["verdict"] == "agrees")).sum())
-    wrong = placebo(table).round(3).astype(object)
-    wrong[["cells", "wrong_cells"]] = wrong[["cells", "wrong_cells"]].astype(int).astype(object)
-    yes, no = reproduced(wrong)
-    cells = scores.groupby(["dataset", "model", "method", "fold"]).ngroups
-    names = ", ".join(sorted(scores["dataset"].unique()))
+    wrong = placebo(table)
     parts = [
-        HEAD, COUNTS.format(cells=cells, names=names),
+        head(scores), counts(scores),
         *show(with_sum(verdict_counts(table, "table")), "table"),
         f"{ones} of the agreeing cells are 1.00 = 1.00 (coverage or validity).\n", "By metric:\n",
         *show(with_sum(verdict_counts(table, "metric")), "metric"), "By method:\n",
         *show(with_sum(verdict_counts(table, "our_method")), "method"), MISSING,
-        *missing_part(table), "", PLACEBO, *show(wrong, "method"),
-        f"Reproduced by this measure: {', '.join(yes) or 'none'}.",
-        f"Not reproduced: {', '.join(no)}.", "", EXPERIMENTS,
-        *show(effects(scores, tried), "experiment"), not_run(tried), UNTRIED,
+        *missing_part(table), "", PLACEBO.format(more=MORE, sure=SURE),
+        *show(placebo_part(wrong), "method"), reproduced_part(wrong), TRIED,
+        *show(methods_part(table, wrong, found), "method"),
+        EXPERIMENTS.format(more=MORE, sure=CELLS_SURE), *show(effects(found), "experiment"),
+        ran(found), UNTRIED,
     ]  # fmt: skip
     return "\n".join(parts).rstrip() + "\n"
 
@@ -138,22 +195,27 @@ HEAD = """# Beside the printed tables
 `cel run paper` computes the cells of the paper's ten tables by the printed protocol: models
 trained as the paper says, one column per category, no constraint honoured, the targets that were
 run (local methods class 0, global and group methods class 1) and the quantile of plausibility that
-was run (0.25). Logistic regression is convex and solved to the optimum. Up to 250 rows of a fold
-are explained (1,250 of a dataset): a share of rows has a standard error of at most 1.5 points.
+was run ({quantile}). Logistic regression is convex and solved to the optimum. Up to {most} rows of
+a fold are explained ({rows:,} of a dataset): a share of rows has a standard error of at most
+{error:.1f} points on datasets that have so many.
 `cel compare RUN --with paper` puts every printed value beside ours.
 `python benchmarks/reproduction.py` prints this page from the shipped scores.
 
 *agrees*: within two pooled standard errors and within 10 %. *noise*: within the errors only, which
-says little. *better*, *worse*: differs, and no experiment is about the cell. *explained*: an
-experiment that imitates the suspected cause gives a score that agrees with print. *unexplained*:
-experiments about the cell were run and do not. *not_comparable*: times, of another machine.
-*ours_only*: blank in print. *missing*: printed, and no row of ours was answered, or the published
-algorithm does not work for the model, and no experiment gives the printed value. A missing or
-infinite deviation, or that of one fold, is no band.
+says little. *better*, *worse*: differs, and no experiment was run about the cell. *explained*: an
+experiment that imitates the suspected cause gives a score that agrees with print, and it does so
+clearly more often than by accident. *unexplained*: experiments about the cell were run and do not.
+*not_comparable*: times, of another machine. *ours_only*: blank in print. *missing*: printed, and
+no row of ours was answered, or the published algorithm does not work for the model, and no
+experiment gives the printed value. A missing or infinite deviation, or that of one fold, is no
+band.
 """
 COUNTS = """## Counts
 
-{cells} cells, five folds, both models, on {names}.
+{cells:,} cells of the suite have scores: {about}, models {models}, {folds} folds.
+{refused} cells have none, with a reason (the method refuses the model or the dataset); {blank}
+have neither.
+`cel report --shipped paper` shows every cell.
 """
 MISSING = """Printed values without a score of ours:
 """
@@ -161,15 +223,23 @@ PLACEBO = """## The placebo
 
 How often does our method agree with its printed namesake (right), and how often with *another*
 printed method of the same table, dataset, model and metric (wrong)? Cells that are 1 on both sides
-and times are left out. A method is called reproduced if the first share is at least one and a half
-times the second and the difference is beyond chance (Fisher's exact test, one-sided, 1 %).
+and times are left out. Both shares are taken on every dataset; "ahead" counts those on which the
+right one is larger, p is the exact signed-rank test with datasets as units, two-sided. A method is
+called reproduced if it agrees with its namesake at least {more} times as often and p is below
+{sure}.
+"""
+TRIED = """What was tried about the cells that differ, method by method:
 """
 EXPERIMENTS = """## Experiments
 
-A reason counts only when its imitation gives the printed value, cell by cell.
+A reason counts only when its imitation gives the printed value, cell by cell, and not by accident.
 `cel compare RUN --with paper --experiments` runs them in the folder of the run, with its models.
 "Cells" are those that an experiment is about and that differ, or that are missing on our side;
-cells of datasets on which it was not run are in neither of the two columns after it.
+"tried" are those that it has scores of, "as printed" those that then agree. The same scores beside
+*other* printed methods show what agrees by accident (right and wrong, without cells that are 1 on
+both sides). An experiment is kept if it gives right values at least {more} times as often as wrong
+ones and beyond chance (Fisher's exact test over cells, one-sided, {sure}, strict because cells of
+one dataset resemble each other). What is dropped explains nothing: its cells count as unexplained.
 """
 UNTRIED = """What no experiment explains is better, worse, unexplained or missing, not excused.
 """

@@ -3,12 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from cel.benchmark import load_suite
+from cel.benchmark.experiment_outcomes import (
+    dropped_experiments,
+    experiment_outcomes,
+    shipped_experiments,
+)
 from cel.benchmark.experiments import DERIVED, experiments
 from cel.benchmark.preflight import check_settings
+from cel.benchmark.shipped import shipped_table
 from cel.benchmark.side_by_side import compare_runs, compare_with_paper, paper_results
-from cel.benchmark.verdicts import placebo, verdicts
+from cel.benchmark.verdicts import beyond_accident, placebo, reproduced, verdicts
 from cel.errors import ConfigError
 
 
@@ -97,6 +104,85 @@ def test_the_placebo_finds_what_agrees_by_accident():
     assert right.loc["all", "wrong"] < 0.5
     alike = placebo(compare_with_paper(_scores(lambda t: 0 * t["value"] + 0.5)))
     assert alike.loc["all", "right"] == pytest.approx(alike.loc["all", "wrong"], abs=0.05)
+
+
+def test_a_method_is_reproduced_only_beyond_chance_over_datasets():
+    names = ["right", "wrong", "p"]
+    found = pd.DataFrame(
+        {"clear": (0.4, 0.2, 0.01), "often_by_chance": (0.4, 0.2, 0.06),
+         "sure_but_close": (0.25, 0.2, 0.01), "surely_worse": (0.1, 0.3, 0.01),
+         "never": (0.0, 0.0, 0.01)},
+        index=names,
+    ).T  # fmt: skip
+    assert reproduced(found).to_dict() == {
+        "clear": True, "often_by_chance": False, "sure_but_close": False, "surely_worse": False,
+        "never": False,
+    }  # fmt: skip
+
+
+def test_the_placebo_takes_datasets_as_units():
+    """Shares by dataset by hand, tested by scipy, for one method of the shipped scores."""
+    table = compare_with_paper(shipped_table("paper"))
+    told = placebo(table).loc["cadex"]
+    known = table.dropna(subset=["mean_ours", "mean_paper"])
+    known = known[known["metric"] != "time_s"]
+    place = ["table", "dataset", "our_model", "metric"]
+    lines = {d: ([], []) for d in known["dataset"].unique()}
+    for _, group in known.groupby(place):
+        for _, mine in group[group["our_method"] == "cadex"].iterrows():
+            for _, other in group.iterrows():
+                if mine["mean_ours"] == 1 and other["mean_paper"] == 1:
+                    continue
+                said = _one(mine["mean_ours"], mine["std_ours"], mine["folds"],
+                            other["mean_paper"], other["std_paper"])  # fmt: skip
+                side = other["our_method"] != "cadex"
+                lines[mine["dataset"]][side].append(said == "agrees")
+    gaps = [np.mean(right) - np.mean(wrong) for right, wrong in lines.values() if right and wrong]
+    assert (told["datasets"], told["ahead"]) == (len(gaps), sum(g > 0 for g in gaps))
+    signs = stats.PermutationMethod(n_resamples=np.inf)
+    wanted = stats.wilcoxon(gaps, zero_method="pratt", method=signs)
+    assert told["p"] == pytest.approx(wanted.pvalue, rel=1e-6)
+    assert told["cells"] == sum(len(right) for right, _ in lines.values())
+
+
+def test_what_an_imitation_gives_by_accident_is_no_explanation():
+    assert beyond_accident(38, 128, 66, 710)[0]
+    assert not beyond_accident(6, 28, 23, 211)[0]
+    assert not beyond_accident(200, 1000, 150, 1000)[0], "beyond chance, but hardly more often"
+    assert not beyond_accident(0, 0, 0, 0)[0]
+
+
+def test_experiments_are_kept_or_dropped_by_their_scores():
+    def wrong(table):
+        return table["value"].where(table["method"] != "cegp", table["value"] * 3 + 1)
+
+    scores = _scores(wrong)
+    good = _scores().assign(experiment="cegp_theta_0")
+    found = experiment_outcomes(scores, good).loc["cegp_theta_0"]
+    assert found["kept"]
+    assert found["explained"] == found["tried"] == found["about"] > 40
+    bad = _scores(lambda t: t["value"] * 5 + 3).assign(experiment="cegp_theta_0")
+    found = experiment_outcomes(scores, bad)
+    assert found.loc["cegp_theta_0", ["explained", "kept"]].tolist() == [0, False]
+    assert found.loc["dice_closest", "kept"] is None, "it was not run"
+    told = compare_with_paper(scores, good, dropped={"cegp_theta_0"})
+    assert not (told["verdict"] == "explained").any()
+    mine = told[(told["our_method"] == "cegp") & told["mean_paper"].notna()]
+    assert "unexplained" in set(mine["verdict"])
+    assert not {"better", "worse"} & set(mine["verdict"])
+
+
+def test_shipped_experiments_that_fail_explain_nothing():
+    scores, tried = shipped_experiments()
+    found = experiment_outcomes(scores, tried)
+    dropped = dropped_experiments()
+    assert dropped == set(found.index[[k is False for k in found["kept"]]])
+    table = compare_with_paper(scores, tried, dropped=dropped)
+    told = table.loc[table["verdict"] == "explained", "reason"].str.partition(":")[0]
+    assert set(told).isdisjoint(dropped)
+    kept = found[[k is True for k in found["kept"]]]
+    assert set(told) == set(kept.index)
+    assert len(told) <= kept["explained"].sum()
 
 
 def test_experiments_are_runnable_variants_of_the_printed_suite():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,24 @@ KEYS = ["dataset", "model", "method", "metric"]
 TIMES = ("time_s",)  # of another machine: not comparable
 
 
-def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) -> pd.DataFrame:
+def compare_with_paper(
+    scores: pd.DataFrame, tried: pd.DataFrame | None = None, *, dropped: Collection[str] = ()
+) -> pd.DataFrame:
     """Put every printed cell beside ours.
 
     Verdicts: *agrees* (within two pooled standard errors and within 10 %), *noise* (within the
     errors only), *better* and *worse* (differs, and nobody has an explanation), *explained* (a
     registered experiment that imitates the suspected cause gives a score that agrees with print),
-    *unexplained* (differs, and the experiments about the cell do not give the printed value),
+    *unexplained* (differs, and the experiments about the cell do not give the printed value, or
+    give it no more often than by accident),
     *not_comparable* (times), *ours_only* (the printed cell is blank), *missing* (we have none, and
     no experiment gives the printed value).
 
     Args:
         scores: of suite `paper`.
         tried: scores of experiments, with a column `experiment`; see `experiment_scores`.
+        dropped: experiments that explain nothing, as they give printed values no more often than
+            by accident; see `dropped_experiments`.
     """
     keys = ["dataset", "our_model", "our_method", "our_metric"]
     ours = _summary(scores)
@@ -47,7 +53,7 @@ def compare_with_paper(scores: pd.DataFrame, tried: pd.DataFrame | None = None) 
     table.loc[table["mean_ours"].isna(), "verdict"] = "missing"
     table.loc[table["folds"] == 1, "reason"] = "one fold: our deviation is not known"
     if tried is not None and len(tried):
-        _explain(table, tried)
+        _explain(table, tried, dropped)
     _add_found(table, scores)
     return table.drop(columns="direction")
 
@@ -84,7 +90,7 @@ def _verdicts(table: pd.DataFrame) -> np.ndarray:
     return verdicts(*(table[n].to_numpy(float) for n in names))
 
 
-def _explain(table: pd.DataFrame, tried: pd.DataFrame) -> None:
+def _explain(table: pd.DataFrame, tried: pd.DataFrame, dropped: Collection[str]) -> None:
     """Give differing cells the outcome of the experiments about them."""
     keys = ["dataset", "our_model", "our_method", "our_metric"]
     known = {e.name: e for e in experiments()}
@@ -100,7 +106,7 @@ def _explain(table: pd.DataFrame, tried: pd.DataFrame) -> None:
         about = [n for n in found if n in known and known[n].claims(line)]
         done = {n: found[n].get(tuple(line[k] for k in keys)) for n in about}
         outcomes = {n: _agrees(line, v) for n, v in done.items() if v is not None}
-        good = [n for n, yes in outcomes.items() if yes]
+        good = [n for n, yes in outcomes.items() if yes and n not in dropped]
         if good:
             table.loc[i, "verdict"] = "explained"
             table.loc[i, "reason"] = f"{good[0]}: {known[good[0]].reason}"

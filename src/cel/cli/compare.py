@@ -98,6 +98,7 @@ def _side_by_side(
     runs: list[Path], other: str | None, tried: bool, jobs: int
 ) -> tuple[pd.DataFrame, str]:
     from cel.benchmark import collect, open_run
+    from cel.benchmark.experiment_outcomes import dropped_experiments
     from cel.benchmark.experiments import experiment_scores, run_experiments
     from cel.benchmark.side_by_side import compare_runs, compare_with_paper
 
@@ -120,21 +121,28 @@ def _side_by_side(
         store, plan = open_run(runs[0])
         if tried:
             run_experiments(store, plan, jobs=jobs)
-        return compare_with_paper(tables[0], experiment_scores(store, plan)), "table"
+        given = experiment_scores(store, plan)
+        return compare_with_paper(tables[0], given, dropped=dropped_experiments()), "table"
     return compare_runs(*tables), "metric"
 
 
 def _show_placebo(table: pd.DataFrame) -> None:
     """Print how often values agree with their namesake, and with a method that is none."""
-    from cel.benchmark.verdicts import placebo
+    from cel.benchmark.verdicts import placebo, reproduced
 
     found = placebo(table)
+    clear = reproduced(found)
     lines = [
-        [str(name), f"{cells:.0f}", f"{right:.0%}", f"{others:.0f}", f"{wrong:.0%}"]
-        for name, (cells, right, others, wrong) in zip(found.index, found.to_numpy(), strict=True)
-    ]
+        [
+            str(row.Index), f"{row.cells:.0f}", f"{row.right:.0%}", f"{row.wrong_cells:.0f}",
+            f"{row.wrong:.0%}", f"{row.ahead:.0f} of {row.datasets:.0f}", f"{row.p:.2g}",
+            "yes" if clear[row.Index] else "",
+        ]
+        for row in found.itertuples()
+    ]  # fmt: skip
     title = "agreement with the printed namesake, and with other printed methods (placebo)"
-    show_table(title, ["method", "cells", "namesake", "cells", "others"], lines)
+    heads = ["method", "cells", "namesake", "cells", "others", "ahead on datasets", "p", "clearly"]
+    show_table(title, heads, lines)
 
 
 def _only(table: pd.DataFrame, column: str, chosen: list[str]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cel.benchmark.experiment_outcomes import dropped_experiments
 from cel.benchmark.shipped import shipped_table
 from cel.benchmark.side_by_side import compare_with_paper, paper_results
 from cel.report.entries import COLUMNS, Entry, Line, TableBuilder
@@ -84,7 +85,8 @@ def paper_tables(scores: pd.DataFrame, cells: pd.DataFrame) -> list[PaperTable]:
     """
     printed = paper_results()
     with np.errstate(over="ignore"):  # some printed deviations are as large as a double can be
-        beside = compare_with_paper(scores, shipped_table("paper", "experiments"))
+        tried, dropped = shipped_table("paper", "experiments"), dropped_experiments()
+        beside = compare_with_paper(scores, tried, dropped=dropped)
     tables = []
     for name, caption in CAPTIONS.items():
         spec = printed[printed["table"] == name]
