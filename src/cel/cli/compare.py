@@ -131,12 +131,12 @@ def _show_placebo(table: pd.DataFrame) -> None:
     from cel.benchmark.verdicts import placebo, reproduced
 
     found = placebo(table)
-    clear = reproduced(found)
+    found["clear"] = reproduced(found)
     lines = [
         [
             str(row.Index), f"{row.cells:.0f}", f"{row.right:.0%}", f"{row.wrong_cells:.0f}",
             f"{row.wrong:.0%}", f"{row.ahead:.0f} of {row.datasets:.0f}", f"{row.p:.2g}",
-            "yes" if clear[row.Index] else "",
+            "yes" if row.clear else "",
         ]
         for row in found.itertuples()
     ]  # fmt: skip
