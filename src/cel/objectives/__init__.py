@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from cel.objectives.slopes import (
+    ScoreLoss,
+    margin_hinge,
+    probability_gap,
+    probability_hinge,
+    value_gap,
+)
 from cel.objectives.terms import (
     cross_entropy,
     density_shortfall,
@@ -14,12 +21,17 @@ from cel.objectives.terms import (
 )
 
 __all__ = [
+    "ScoreLoss",
     "cross_entropy",
     "density_shortfall",
     "hinge",
+    "margin_hinge",
+    "probability_gap",
+    "probability_hinge",
     "probability_margin",
     "reconstruction_error",
     "safe_norm",
     "squared_error",
     "squared_probability_gap",
+    "value_gap",
 ]

@@ -17,6 +17,8 @@ __all__ = [
     "Race",
     "RowFunction",
     "RowMap",
+    "RowSlope",
+    "SnapTest",
     "gradient_search",
     "row_gradient",
 ]
@@ -25,8 +27,28 @@ RowFunction = Callable[[Tensor, Tensor], Tensor]
 """(points (a, d), row numbers (a,)) -> (a,)."""
 RowMap = Callable[[Tensor, Tensor], Tensor]
 """(points (a, d), row numbers (a,)) -> points (a, d)."""
+RowSlope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(points (a, d), row numbers (a,)) -> (values (a,), gradients (a, d))."""
 Accept = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points, row numbers) -> (the points as the user will see them, whether they count)."""
+
+
+@dataclass(frozen=True)
+class SnapTest:
+    """An `Accept` in two steps, so that points which are too dear need not be judged.
+
+    Attributes:
+        snap: points -> the points as the user will see them.
+        judge: such points -> whether they count, bool.
+    """
+
+    snap: RowMap
+    judge: RowFunction
+
+    def __call__(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Snap and judge all points (a, d)."""
+        seen = self.snap(x, rows)
+        return seen, self.judge(seen, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +99,29 @@ class Found:
         """
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=x.device)
-        with torch.no_grad():
-            seen, ok = accept(x, rows)
-            price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
         old = self.cost[rows]
-        better = price < old
+        with torch.no_grad():
+            if isinstance(accept, SnapTest):
+                seen = accept.snap(x, rows)
+                price = cost(seen, rows)
+                better = _judged(accept.judge, seen, rows, price < old)
+            else:
+                seen, ok = accept(x, rows)
+                price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
+                better = price < old
         chosen = rows[better]
         self.x[chosen], self.cost[chosen], self.ok[chosen] = seen[better], price[better], True
         return better & ~(price > old - 1e-5 * old.abs())
+
+
+def _judged(judge: RowFunction, seen: Tensor, rows: Tensor, worth: Tensor) -> Tensor:
+    """Return (a,) bool: points that are worth a look and count."""
+    at = worth.nonzero()[:, 0]
+    if len(at) == len(rows):
+        return judge(seen, rows)
+    if len(at):
+        worth = worth.index_put((at,), judge(seen[at], rows[at]))
+    return worth
 
 
 def row_gradient(loss: RowFunction, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,8 +224,11 @@ def gradient_search(
     late: int | None = None,
     race: Race | None = None,
     budget: Budget | None = None,
+    closed: RowSlope | None = None,
 ) -> Found:
     """Descend `loss` from `start` (n, d) and keep the cheapest accepted point of each row.
+
+    `closed` gives the loss and its gradient together where autograd is not needed.
 
     Acceptance is tested on the point as it will be returned (snapped, decoded), every
     `check_every` steps and after the last one. A row ends when it is accepted and `stop_at_first`
@@ -199,7 +239,9 @@ def gradient_search(
     """
     best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):
-        value, grad = row_gradient(loss, now.x, now.rows)
+        value, grad = (
+            row_gradient(loss, now.x, now.rows) if closed is None else closed(now.x, now.rows)
+        )
         now.note(value)
         moved = stepper.step(now.state, now.x, grad, now.rows)
         now.x = project(moved, now.rows).detach()

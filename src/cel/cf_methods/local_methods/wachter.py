@@ -12,10 +12,23 @@ from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.ladder import climb, descent, known_rows, restarts, tangents
-from cel.cf_methods.tangent.margins import accept_within, class_margin, class_margins
+from cel.cf_methods.tangent.margins import (
+    accept_beyond,
+    accept_within,
+    class_margin,
+    class_margins,
+)
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.view import ModelView
-from cel.objectives import hinge, squared_error, squared_probability_gap
+from cel.objectives import (
+    ScoreLoss,
+    hinge,
+    margin_hinge,
+    probability_gap,
+    squared_error,
+    squared_probability_gap,
+    value_gap,
+)
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support, Task
 from cel.search import Adam, Found
@@ -61,7 +74,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "wachter"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support)
@@ -129,7 +142,10 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
 
     def _classes(self, query: Query) -> NearestPoint:
         return NearestPoint(
-            query=query, cost=self._cost(query), margins=class_margins(query), accept=query.accept
+            query=query,
+            cost=self._cost(query),
+            margins=class_margins(query),
+            accept=accept_beyond(query),
         )
 
     def _values(self, query: Query, eps: float) -> NearestPoint:
@@ -155,6 +171,11 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
         margin = class_margin(query)
         return lambda x, rows: hinge(margin(x, rows), self.kappa, power=2)
 
+    def _slope(self, query: Query) -> ScoreLoss:
+        if query.model.task is Task.REGRESSION:
+            return value_gap
+        return probability_gap if self.loss == "squared_prob" else margin_hinge(self.kappa, 2)
+
     # -- the search --------------------------------------------------------------------------
 
     def _solve(self, problem: NearestPoint, *, thorough: bool = True) -> Answer:
@@ -173,6 +194,7 @@ class Wachter(LocalMixin, BaseCounterfactualMethod):
     def _descend(self, problem: NearestPoint, rounds: int) -> Found:
         return problem.descend(
             self._loss(problem.query),
+            slope=self._slope(problem.query),
             stepper=Adam(self.lr, prox=problem.cost.prox),
             weight=self.lam,
             rounds=rounds,

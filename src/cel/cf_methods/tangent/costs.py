@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from cel.search import soft_threshold
+from cel.search import LastOf, soft_threshold
 from cel.search.gradient import RowFunction
 from cel.solvers import Nearest, nearest_all
 from cel.space.region import Region
@@ -78,9 +79,32 @@ class SeparableCost:
         """Return the cost of points (a, d), shape (a,)."""
         return self.smooth(x, rows) + ((x - self.center[rows]).abs() * self.l1).sum(-1)
 
+    def smooth_slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `smooth` (a,) and its gradient (a, d) at points (a, d); not `extra`."""
+        at = self._at(rows)
+        base, first, twice = at._quadratic
+        away = x - at.center
+        grad = first.clone() if twice is None else torch.addcmul(first, away, twice)
+        return torch.add(base, (away * (first + grad)).sum(-1), alpha=0.5), grad
+
+    @cached_property
+    def _quadratic(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(n,) the smooth part at the centre, (n, d) its gradient there, (d,) its curvature."""
+        plain = replace(self, extra=None)
+        base = plain.smooth(self.center, torch.arange(len(self.center), device=self.center.device))
+        first, twice = self.switch, 2.0 * self.l2
+        if self.pull is not None and self.theta:
+            away = torch.where(self.numeric, self.center - self.pull, torch.zeros_like(self.pull))
+            first, twice = first + 2 * self.theta * away, twice + 2 * self.theta
+        return base, first, twice * self.numeric.to(first) if twice else None
+
+    @cached_property
+    def _at(self) -> LastOf[SeparableCost]:
+        return LastOf(self.select)
+
     def prox(self, x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
         """Return the proximal map of the L1 term for a step size (a, 1) or (a, d)."""
-        center = self.center[rows]
+        center = self._at(rows).center
         return center + soft_threshold(x - center, step * self.l1)
 
     def nearest(

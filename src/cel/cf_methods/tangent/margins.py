@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cel.cf_methods.query import MARGIN, Query
 from cel.protocols import Task
-from cel.search.gradient import Accept, RowFunction
+from cel.search.gradient import RowFunction, SnapTest
 from cel.solvers.least_change import RowOutputs
 
 __all__ = [
@@ -38,27 +38,24 @@ def class_margins(query: Query) -> RowOutputs:
     return margins
 
 
-def accept_beyond(query: Query, margin: float) -> Accept:
+def accept_beyond(query: Query, margin: float = 0.0) -> SnapTest:
     """Return a test that asks for the wanted class by at least `margin`, in scores."""
-    if margin <= MARGIN:
-        return query.accept
+    least = max(margin, MARGIN)
 
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen = query.snap(x, rows)
-        return seen, query.model.margin(seen, query.target[rows]) >= margin
+    def judge(seen: Tensor, rows: Tensor) -> Tensor:
+        return query.model.margin(seen, query.target[rows]) >= least
 
-    return accept
+    return SnapTest(query.snap, judge)
 
 
-def accept_within(query: Query, eps: float) -> Accept:
+def accept_within(query: Query, eps: float) -> SnapTest:
     """Return a test that asks for every output within `eps` of the wanted value."""
 
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen = query.snap(x, rows)
+    def judge(seen: Tensor, rows: Tensor) -> Tensor:
         miss = (query.model.scores(seen) - query.target[rows]).abs().amax(-1)
-        return seen, miss <= eps * (1 - 1e-4)
+        return miss <= eps * (1 - 1e-4)
 
-    return accept
+    return SnapTest(query.snap, judge)
 
 
 def output_demands(query: Query) -> tuple[Tensor, Tensor]:

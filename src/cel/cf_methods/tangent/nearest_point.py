@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,22 +12,26 @@ from torch import Tensor
 from cel.cf_methods.query import Query
 from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.margins import AIM
+from cel.cf_methods.tangent.score_slopes import ClosedSlope, ScoreLayers
+from cel.objectives import ScoreLoss
 from cel.protocols import Task
 from cel.search import (
     Fista,
     Found,
+    LastOf,
     bisect_to_boundary,
     gradient_search,
     revert_features,
     row_gradient,
     search_weight,
 )
-from cel.search.gradient import Accept, RowFunction
+from cel.search.gradient import Accept, RowFunction, RowSlope, SnapTest
 from cel.search.steppers import Stepper
 from cel.solvers import linearised_search, proved_empty, row_jacobian
 from cel.solvers.cuts import Cuts
 from cel.solvers.least_change import RowOutputs
 from cel.solvers.linearised import Demands, Linearise, Solve
+from cel.space.projection import Projection
 
 __all__ = ["NearestPoint"]
 
@@ -59,7 +64,7 @@ class NearestPoint:
             query=self.query.select(rows),
             cost=self.cost.select(rows),
             margins=lambda x, r: self.margins(x, rows[r]),
-            accept=lambda x, r: self.accept(x, rows[r]),
+            accept=_renumbered(self.accept, rows),
             also=tuple(_renumber(f, rows) for f in self.also),
         )
 
@@ -151,6 +156,7 @@ class NearestPoint:
         self,
         loss: RowFunction,
         *,
+        slope: ScoreLoss,
         stepper: Stepper,
         weight: float,
         rounds: int,
@@ -162,16 +168,24 @@ class NearestPoint:
         """Descend `weight * loss + cost` from the rows, searching the weight of each row.
 
         Accepted points are compared by `rank`, by default the cost; with `stop_at_first` a row
-        ends at its first accepted point.
+        ends at its first accepted point. `slope` is the same loss as a function of the scores:
+        where the layers of the model are known, gradients need no autograd.
         """
-        budget, start = self.query.budget, self.query.x
+        budget, start, layers = self.query.budget, self.query.x, self._layers
+
+        def closed(weights: Tensor) -> RowSlope | None:
+            if layers is None:
+                return None
+            query = self.query
+            return ClosedSlope(query.model, layers, slope, query.target, self.cost, weights)
 
         def solve(weights: Tensor) -> Found:
             return gradient_search(
                 lambda x, rows: weights[rows] * loss(x, rows) + self.cost.smooth(x, rows),
                 start,
                 stepper=stepper,
-                project=self.query.project,
+                project=self.project,
+                closed=closed(weights),
                 accept=self.accept,
                 cost=rank or self.cost.value,
                 steps=steps,
@@ -196,9 +210,23 @@ class NearestPoint:
 
         def shrink(x: Tensor, step: Tensor, rows: Tensor) -> Tensor:
             amount = step if by_step else torch.ones_like(step)
-            return self.query.project(self.cost.prox(x, amount, rows), rows)
+            return self.project(self.cost.prox(x, amount, rows), rows)
 
         return Fista(lr, steps, prox=shrink)
+
+    def project(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Project points (a, d) of some rows onto their boxes and simplices, many times over."""
+        return self._projections(rows)(x)
+
+    @cached_property
+    def _projections(self) -> LastOf[Projection]:
+        return LastOf(lambda rows: Projection(self.query.region.select(rows)))
+
+    @cached_property
+    def _layers(self) -> ScoreLayers | None:
+        if self.cost.extra is not None:
+            return None
+        return ScoreLayers.of(self.query.model, self.query.x)
 
     def polish(self, found: Found, steps: int) -> Found:
         """Improve answers by `tangent`, each with the categories it has."""
@@ -258,6 +286,13 @@ class NearestPoint:
         answer.offer(x, part.query.rows(), part.accept, part.cost.value)
         found.put_better(todo[best // count], answer)
         return found
+
+
+def _renumbered(accept: Accept, rows: Tensor) -> Accept:
+    if not isinstance(accept, SnapTest):
+        return lambda x, r: accept(x, rows[r])
+    snap, judge = accept.snap, accept.judge
+    return SnapTest(lambda x, r: snap(x, rows[r]), lambda x, r: judge(x, rows[r]))
 
 
 def _renumber(f: RowFunction, rows: Tensor) -> RowFunction:

@@ -28,6 +28,7 @@ from cel.cf_methods.tangent.margins import AIM, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.tangent.prototypes import kth_nearest
 from cel.cf_methods.view import ModelView
+from cel.objectives import probability_hinge
 from cel.parameters import check_positive, check_shares
 from cel.protocols import Need, Predictor, Support
 from cel.search import Found
@@ -80,7 +81,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cegp"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.GRADIENTS, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Van Looveren and Klaise, ECML PKDD 2021"
@@ -189,6 +190,7 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
         """Descend the objective from the rows; with `first` end at the first accepted point."""
         return problem.descend(
             shortfall(problem.query, self.kappa + AIM),
+            slope=probability_hinge(self.kappa + AIM),
             stepper=problem.fista(self.lr, self.max_iter),
             weight=c,
             rounds=1 if first else self.c_steps,

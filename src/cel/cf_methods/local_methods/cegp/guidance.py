@@ -13,7 +13,7 @@ from cel.cf_methods.query import MARGIN, Query, TrainRows
 from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.prototypes import encoded_prototypes
 from cel.objectives import hinge, probability_margin, reconstruction_error
-from cel.search.gradient import Accept, RowFunction
+from cel.search.gradient import RowFunction, SnapTest
 
 __all__ = [
     "accept_guided",
@@ -49,7 +49,7 @@ def pulled(cost: SeparableCost, prototypes: Tensor, theta: float, apart: Tensor)
 
 def accept_guided(
     query: Query, kappa: float, trust: float, old: Tensor | None, new: Tensor
-) -> Accept:
+) -> SnapTest:
     """Return a test for the wanted class with a margin of probabilities and a trust ratio.
 
     Args:
@@ -60,17 +60,16 @@ def accept_guided(
         new: (n, d) prototypes of the target class.
     """
 
-    def accept(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen = query.snap(x, rows)
+    def judge(seen: Tensor, rows: Tensor) -> Tensor:
         scores, wanted = query.model.scores(seen), query.target[rows]
         ok = query.model.margin_of(scores, wanted) >= MARGIN
         ok &= probability_margin(scores, wanted) >= kappa
         if trust and old is not None:
             far, close = (seen - old[rows]).norm(dim=1), (seen - new[rows]).norm(dim=1)
             ok &= far >= trust * close
-        return seen, ok
+        return ok
 
-    return accept
+    return SnapTest(query.snap, judge)
 
 
 def encoded_pull(

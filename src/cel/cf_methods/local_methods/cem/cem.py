@@ -26,7 +26,7 @@ from cel.cf_methods.tangent.margins import AIM, accept_beyond, class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.view import ModelView
 from cel.errors import NotFittedError
-from cel.objectives import hinge, reconstruction_error
+from cel.objectives import hinge, margin_hinge, reconstruction_error
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support
 from cel.search import Fista, Found
@@ -78,7 +78,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "cem"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.GRADIENTS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Dhurandhar et al., NeurIPS 2018"
@@ -136,7 +136,10 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
         query, center = self._sides(query)
         problem = self._problem(query, center)
         if self._two_sided:
-            problem = replace(problem, accept=farther(problem.accept, query, self._base(query)))
+            base = self._base(query)
+            problem = replace(
+                problem, accept=farther(accept_beyond(query, self.kappa), query, base)
+            )
         if self.threshold == "paper" or self._two_sided:
             return Answer(x=self._descend(problem).x)
         others = restarts(known_rows(getattr(self, "train_", None), self.restarts), STEPS)
@@ -185,6 +188,7 @@ class CEM(LocalMixin, BaseCounterfactualMethod):
     def _descend(self, problem: NearestPoint) -> Found:
         return problem.descend(
             lambda x, rows: hinge(problem.margin(x, rows), problem.aim),
+            slope=margin_hinge(problem.aim),
             stepper=self._stepper(problem),
             weight=self.c_init,
             rounds=self.c_steps,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cel.cf_methods.query import Query
 from cel.errors import DataError
-from cel.search.gradient import Accept
+from cel.search.gradient import SnapTest
 from cel.search.steppers import Prox
 from cel.space import FeatureSpace
 from cel.space.layout import by_feature
@@ -87,14 +87,13 @@ def kept_away(prox: Prox | None, query: Query, b: Tensor) -> Prox:
     return kept
 
 
-def farther(accept: Accept, query: Query, b: Tensor) -> Accept:
+def farther(accept: SnapTest, query: Query, b: Tensor) -> SnapTest:
     """Return a test that also asks every changed number to be farther from b (n, d)."""
 
-    def test(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        seen, ok = accept(x, rows)
-        return seen, ok & ~_nearer(seen, query, b, rows).any(1)
+    def judge(seen: Tensor, rows: Tensor) -> Tensor:
+        return accept.judge(seen, rows).bool() & ~_nearer(seen, query, b, rows).any(1)
 
-    return test
+    return replace(accept, judge=judge)
 
 
 def removing(region: Region, b: Tensor) -> Region:

@@ -1,0 +1,109 @@
+"""Scores and their gradients through known layers, by hand: small batches pay for autograd."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cel.cf_methods.tangent.costs import SeparableCost
+from cel.cf_methods.view import ModelView
+from cel.errors import UnsupportedError
+from cel.objectives import ScoreLoss
+from cel.search import LastOf
+
+__all__ = ["ClosedSlope", "ScoreLayers"]
+
+FEW = 0.8  # share of rows with a slope below which only they go back through the layers
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreLayers:
+    """A linear model or a ReLU network as its layers.
+
+    Attributes:
+        layers: (W (out, in), b (out,)) of each layer, in the dtype of the rows.
+    """
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+
+    @classmethod
+    def of(cls, model: ModelView, like: Tensor) -> ScoreLayers | None:
+        """Read the layers of a model for rows such as `like`; None where it has none to read."""
+        parts = model.linear()
+        if parts is None:
+            try:
+                view = model.relu()
+            except UnsupportedError:
+                return None
+            if view is None:
+                return None
+            return cls(tuple((w.to(like), b.to(like)) for w, b in view.layers))
+        weight, bias = (t.detach().to(like) for t in parts)
+        return cls(((weight, bias),))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the scores (n, K) of rows (n, d), and what each hidden layer gave."""
+        hidden = []
+        for weight, bias in self.layers[:-1]:
+            x = torch.addmm(bias, x, weight.T).relu_()
+            hidden.append(x)
+        weight, bias = self.layers[-1]
+        return torch.addmm(bias, x, weight.T), hidden
+
+    def back(self, slope: Tensor, hidden: list[Tensor]) -> Tensor:
+        """Return gradients (n, d) of a loss with slopes (n, K) by the scores."""
+        if not hidden:
+            return slope @ self.layers[0][0]
+        pushed = (slope != 0).any(1)
+        if int(pushed.sum()) > FEW * len(slope):
+            return self._back(slope, hidden)
+        at = pushed.nonzero()[:, 0]
+        out = slope.new_zeros(len(slope), self.layers[0][0].shape[1])
+        if len(at):
+            out[at] = self._back(slope[at], [h[at] for h in hidden])
+        return out
+
+    def _back(self, slope: Tensor, hidden: list[Tensor]) -> Tensor:
+        for (weight, _), seen in zip(self.layers[:0:-1], hidden[::-1], strict=True):
+            slope = torch.ops.aten.threshold_backward(slope @ weight, seen, 0)
+        return slope @ self.layers[0][0]
+
+
+class ClosedSlope:
+    """`weight * loss(scores) + smooth cost` and its gradient, for points of some rows.
+
+    Args:
+        model: counts the evaluations.
+        layers: its scores.
+        loss: a function of the scores.
+        target: (n,) classes or (n, K) values of all rows.
+        cost: of all rows, without `extra`.
+        weights: (n,) of the loss.
+    """
+
+    def __init__(
+        self,
+        model: ModelView,
+        layers: ScoreLayers,
+        loss: ScoreLoss,
+        target: Tensor,
+        cost: SeparableCost,
+        weights: Tensor,
+    ) -> None:
+        self.model, self.layers, self.loss, self.cost = model, layers, loss, cost
+        self._last = LastOf(lambda rows: (target[rows], weights[rows], weights[rows][:, None]))
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (values (a,), gradients (a, d)) at points (a, d)."""
+        self.model.budget.spend(len(x))
+        target, weight, factor = self._last(rows)
+        scores, hidden = self.layers.forward(x)
+        loss, slope = self.loss(scores, target)
+        cost, grad = self.cost.smooth_slope(x, rows)
+        grad = grad.add_(self.layers.back(slope.mul_(factor), hidden))
+        if not bool(grad.isfinite().all()):
+            grad = torch.nan_to_num(grad, nan=0.0, posinf=0.0, neginf=0.0)
+        return torch.addcmul(cost, weight, loss), grad
