@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["ScoreLoss", "margin_hinge", "probability_hinge", "probability_gap", "value_gap"]
+__all__ = ["ScoreLoss", "margin_hinge", "probability_gap", "probability_hinge", "value_gap"]
 
 ScoreLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(scores (n, K), wanted classes (n,) or values (n, K)) -> (losses (n,), slopes (n, K))."""

@@ -27,6 +27,9 @@ class Switches:
     place: Tensor  # (d,) where a column is in the flat blocks, 0 for all others
     block: Tensor  # (d,) block of a column, 0 for all others
     columns: Tensor  # (d,) bool: columns of these blocks
+    which: Tensor  # (c,) the same as numbers
+    rank: Tensor  # (h, l) the columns of each block among these
+    owner: Tensor  # (c,) block of each of them
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class Layout:
         )
 
     @cached_property
+    def has_grid(self) -> bool:
+        """Whether any number is rounded to something."""
+        return bool((self.step > 0).any()) or bool(self.ranks)
+
+    @cached_property
     def switches(self) -> Switches:
         """The blocks that may change: what is fixed for everybody costs nothing there."""
         which = self.mutable[self.blocks[:, 0]] if self.blocks.numel() else self.real.any(1)
@@ -99,7 +107,11 @@ class Layout:
         columns = torch.zeros_like(self.numeric)
         columns[blocks[real]] = True
         block = torch.where(columns, place // max(width, 1), 0)
-        return Switches(blocks=blocks, real=real, place=place, block=block, columns=columns)
+        rank = (columns.cumsum(0) - 1)[blocks]
+        return Switches(
+            blocks=blocks, real=real, place=place, block=block, columns=columns,
+            which=columns.nonzero()[:, 0], rank=rank, owner=block[columns],
+        )  # fmt: skip
 
 
 def _blocks(space: FeatureSpace, device: torch.device) -> tuple[Tensor, Tensor]:

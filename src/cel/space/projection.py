@@ -9,6 +9,9 @@ from cel.space.region import Region
 
 __all__ = ["Projection"]
 
+ROUNDING = 6e-8  # shifts that are nothing but rounding of a sum
+CLOSED = -1e30  # added to categories that may not be had
+
 
 class Projection:
     """Project rows onto the boxes and simplices of a region, as `Region.project` does.
@@ -33,36 +36,53 @@ class Projection:
         soft = ~lay.numeric & ~still
         columns = soft.any(0).nonzero()[:, 0]  # of blocks that some row may change
         self.columns: Tensor | None = None
-        if len(columns):
-            self.columns, self.soft = columns, soft[:, columns]
-            self.open = self.soft & region.reachable[:, columns]
-            self.owner = torch.unique(lay.owner[columns], return_inverse=True)[1]
-            blocks = torch.nn.functional.one_hot(self.owner)
-            self.sums = blocks.to(region.origin)  # (columns, blocks)
+        if not len(columns):
+            return
+        self.columns = columns
+        soft = soft[:, columns]
+        self.soft = None if bool(soft.all()) else soft
+        self.shut = (soft & ~region.reachable[:, columns]).T.to(region.origin)  # (columns, n)
+        self.any_shut = bool(self.shut.any())
+        self.owner = torch.unique(lay.owner[columns], return_inverse=True)[1]
+        blocks = torch.nn.functional.one_hot(self.owner)
+        self.sums = blocks.T.to(region.origin).contiguous()  # (blocks, columns)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the nearest points (n, d) of the rows' sets."""
         out = torch.clamp(x, self.lower, self.upper)
         if self.columns is None:
             return out
-        blocks = x.index_select(1, self.columns)
-        near = torch.where(self.soft, self._simplices(blocks), out.index_select(1, self.columns))
+        near = self._simplices(x.index_select(1, self.columns).T.contiguous()).T
+        if self.soft is not None:
+            near = torch.where(self.soft, near, out.index_select(1, self.columns))
         return out.index_copy_(1, self.columns, near)
 
     def _simplices(self, v: Tensor) -> Tensor:
-        """Return blocks (n, columns) with sum 1 and nothing negative; others mean nothing."""
-        v = torch.where(self.open, v, torch.full_like(v, -1e30))
-        inside = v > 0
-        count = inside.to(v.dtype) @ self.sums
-        if bool((count < 1).any()):  # nothing is above zero: begin with all that may be had
-            inside = inside | (self.open & (count < 1).index_select(1, self.owner))
-            count = inside.to(v.dtype) @ self.sums
-        for _ in range(v.shape[1] + 2):  # more than there are sets to try
-            total = torch.where(inside, v, torch.zeros_like(v)) @ self.sums
-            shift = ((total - 1) / count.clamp(min=1)).index_select(1, self.owner)
-            inside = v > shift
-            now = inside.to(v.dtype) @ self.sums
-            if torch.equal(now, count):  # sets of one block are nested: equal sizes, equal sets
+        """Return blocks (columns, n), each with sum 1 and nothing negative.
+
+        Comparing and choosing cost several times as much as arithmetic here, so that what lies
+        above the shift is counted by its sign.
+        """
+        if self.any_shut:
+            v = torch.add(v, self.shut, alpha=CLOSED)
+        above = torch.relu(v)
+        count = self.sums @ above.sign()
+        if float(count.min()) < 1:
+            v = v - self._below(v, count < 1).index_select(0, self.owner)
+            above = torch.relu(v)
+            count = self.sums @ above.sign()
+        for turn in range(len(v)):  # at most so many sets
+            shift = torch.hardshrink(((self.sums @ above) - 1) / count, ROUNDING)
+            if turn:  # from the second on shifts only rise
+                shift = torch.relu(shift)
+            v = v - shift.index_select(0, self.owner)
+            above = torch.relu(v)
+            before, count = count, self.sums @ above.sign()
+            if torch.equal(before, count):  # sets of one block are nested: same size, same set
                 break
-            count = now
-        return (v - shift).clamp_(min=0)
+        return above
+
+    def _below(self, v: Tensor, blocks: Tensor) -> Tensor:
+        """Return shifts (blocks, n) of some blocks that leave something above zero."""
+        may = 1 - self.shut
+        return torch.where(blocks, (self.sums @ (v * may) - 1) / (self.sums @ may), 0.0)

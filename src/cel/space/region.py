@@ -227,6 +227,8 @@ class Region:
     def _snap_numbers(self, x: Tensor) -> Tensor:
         lay, tol = self.layout, self.layout.tolerance
         inside = torch.minimum(torch.maximum(x, self.lower), self.upper)
+        if not lay.has_grid:
+            return inside
         grid = self._nearest_grid(inside)
         # Rounding may leave the box by less than a step: take the grid point on the other side.
         grid = torch.where(grid > self.upper + tol, grid - lay.step, grid)
@@ -264,9 +266,34 @@ class Region:
         return out
 
     def _snap_categories(self, x: Tensor) -> Tensor:
-        can = self.layout.switches
-        if not can.blocks.numel():
+        if not self.layout.switches.blocks.numel():
             return x
+        hard = self._largest(x)
+        return self._chosen(x) if hard is None else hard
+
+    @cached_property
+    def _shut(self) -> Tensor | None:
+        """(c, n) what is added to categories that may not be had; None if a row has none."""
+        can = self.layout.switches
+        if not bool(self._present.any(-1).all()):
+            return None
+        return -1e30 * (~self.reachable.index_select(1, can.which)).T.to(self.origin)
+
+    def _largest(self, x: Tensor) -> Tensor | None:
+        """Return `_chosen` by arithmetic alone; None where a block has no single largest value."""
+        can, shut = self.layout.switches, self._shut
+        if shut is None:
+            return None
+        value = x.index_select(1, can.which).T + shut
+        top = value.index_select(0, can.rank.flatten()).reshape(*can.rank.shape, -1).amax(1)
+        hard = (value - top.index_select(0, can.owner)).sign_().add_(1.0)
+        if float(hard.sum()) != top.numel():  # not a number counts as a tie
+            return None
+        return self.origin.index_copy(1, can.which, hard.T)
+
+    def _chosen(self, x: Tensor) -> Tensor:
+        """Return rows (n, d) with the largest category of each block; ties go to the present."""
+        can = self.layout.switches
         value, present = _in_blocks(x, can.blocks), self._present
         score = value.masked_fill(~self._allowed, torch.finfo(x.dtype).min)
         best, choice = score.max(-1, keepdim=True)

@@ -91,6 +91,7 @@ class ExactReLU(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "exact_relu"
+    version: ClassVar[int] = 2
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.RELU, Need.TRAIN_ROWS})
     supports = frozenset(Support)
