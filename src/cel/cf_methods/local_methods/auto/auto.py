@@ -41,7 +41,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "auto"
-    version: ClassVar[int] = 5  # `cells` settles what its walks leave open; descents without autograd
+    version: ClassVar[int] = 5  # `cells` settles what walks leave; closed slopes
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TRAIN_ROWS})
     supports = frozenset(Support)
