@@ -1,18 +1,21 @@
 """Tables that are larger than anybody wants in memory: peak memory and time by number of rows.
 
     OMP_NUM_THREADS=1 python benchmarks/many_rows.py [--rows 100000 1000000] [--way batches|cli]
+        [--write]
 
 A parquet file of the given size is written a part at a time; a child process explains it, by
 `Explainer.explain_batches` (what is found is counted) or by `cel explain --data big.parquet --out
 answers.parquet`. Half of the rows are refused by a logistic regression over four numbers and a
 label, and want to be accepted; two columns may not change. Printed: CPU seconds, peak resident
-memory of the child, and both per size: memory must not grow with the rows.
+memory of the child, and both per size: memory must not grow with the rows. `--write` puts the
+table between its marks in docs/performance.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -24,6 +27,8 @@ import numpy as np
 import pandas as pd
 
 PART = 50_000
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+MARKS = ("<!-- many rows -->", "<!-- end of many rows -->")
 
 
 def people(n, seed):
@@ -80,7 +85,7 @@ def by_batches(path):
     for part in explainer.explain_batches(path):
         found += int(part.found.sum())
         asked += len(part)
-    print(f"{found} answers for {asked} rows", file=sys.stderr)
+    print(f"{found} answers for {asked} rows")
 
 
 def by_command(path):
@@ -115,21 +120,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--way", choices=["batches", "cli"], default="batches")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.way, options.child)
         return
-    print("| rows | CPU s | ms per row | peak MB |\n|---|---|---|---|")
+    lines = ["| rows | answers | CPU s | ms per row | peak MB |", "|---|---|---|---|---|"]
+    print(*lines, sep="\n")
     for rows in options.rows:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "big.parquet")
-            write(path, rows)
-            words = [sys.executable, __file__, "--way", options.way, "--child", path]
-            out = subprocess.run(words, capture_output=True, text=True, check=True)
-            seconds, peak = out.stdout.split()[-2:]
-            print(f"| {rows:,} | {seconds} | {1e3 * float(seconds) / rows:.2f} | {peak} |",
-                  out.stderr.strip().splitlines()[-1:], flush=True)  # fmt: skip
+        lines.append(measured(options.way, rows))
+        print(lines[-1], flush=True)
+    if options.write:
+        put("\n".join(lines))
+
+
+def measured(way, rows):
+    """Return the line of a table with so many rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "big.parquet")
+        write(path, rows)
+        words = [sys.executable, __file__, "--way", way, "--child", path]
+        out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    seconds, peak = out.split()[-2:]
+    found = re.search(r"(\d+) answers", out)
+    answers = f"{int(found[1]):,}" if found else ""
+    per_row = 1e3 * float(seconds) / rows
+    return f"| {rows:,} | {answers} | {seconds} | {per_row:.2f} | {peak} |"
+
+
+def put(table):
+    """Put the table between its marks."""
+    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
+    page = PAGE.read_text(encoding="utf-8")
+    if not between.search(page):
+        raise SystemExit(f"{PAGE} has no marks {MARKS[0]}")
+    whole = f"{MARKS[0]}\n{table}\n{MARKS[1]}"
+    PAGE.write_text(between.sub(lambda _: whole, page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from cel.benchmark.runner import _in_turn, pending_tasks
 from cel.benchmark.spec import load_suite
 from cel.benchmark.stack_placement import Passage, flow_order, longest_first, stacks_in_turn
 from cel.benchmark.stacked import stacks
+from cel.benchmark.stages import Workbench
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
@@ -79,8 +80,11 @@ def test_with_few_workers_all_train_on_the_device(paper):
     assert not any(s.small for s in stacks_in_turn(stacks(plan, store), plan.suite, costs, STACKS))
 
 
-def test_models_that_nobody_has_measured_stay_on_the_device():
-    suite = load_suite("paper")
+def test_models_that_nobody_has_measured_stay_on_the_device(paper):
+    plan, store, costs = paper
+    suite = plan.suite
+    own = replace(suite, classifiers={"mlp": {"epochs": 10**6}, "lr": {}})
+    assert not any(s.small for s in stacks_in_turn(stacks(plan, store), own, costs, 16))
     assert trains_as_measured(suite, "wine")
     assert trains_as_measured(load_suite("standard"), "wine")  # with kernels and mixtures
     assert not trains_as_measured(suite, "somebody's")
@@ -179,6 +183,24 @@ def test_small_stacks_train_on_cores_while_the_device_is_full(tmp_path, monkeypa
     assert crowd.seen[-1][:2] == ("s", False)
 
 
+def test_a_small_stack_on_a_core_takes_no_place(tmp_path, monkeypatch):
+    crowd, second = _Crowd(tmp_path, monkeypatch, 2), threading.Event()
+    monkeypatch.setattr("cel.benchmark.supervisor.STACKS", 1)
+    crowd.meet, usual, waited = {("a", True), ("s", True)}, crowd.feed, []
+
+    def feed(task):
+        if task.dataset == "b":
+            second.set()
+        out = usual(task)
+        if task.dataset == "s":
+            waited.append(second.wait(10))  # still at work when the next large one begins
+        return out
+
+    crowd.feed = feed
+    crowd.run([], [_stack("a"), _stack("s", True), _stack("b")])
+    assert waited == [True]
+
+
 def test_small_stacks_train_on_a_device_that_is_free(tmp_path, monkeypatch):
     crowd = _Crowd(tmp_path, monkeypatch, 2)
     crowd.meet = {("s", True), ("t", True)}
@@ -230,6 +252,24 @@ def test_a_stack_trains_where_it_was_put_for_the_shelf_of_the_run(
     task.shelf = str(tmp_path / "shelf")
     work(task.plain(), str(tmp_path / "r"), "cuda", print)
     assert (tmp_path / "where").read_text() == f"{used} cuda"
+
+
+def test_kernels_and_mixtures_are_left_to_the_blocks_and_their_cores(tiny, tmp_path):
+    suite = tiny | {
+        "datasets": ["moons"], "methods": {"shells": tiny["methods"]["shells"]},
+        "density": {"model": "maf", "epochs": 1},
+        "judges": {"flow": {"model": "maf", "epochs": 1}, "kernel": {"model": "kde"}},
+    }  # fmt: skip
+    events = []
+    summary = run(suite, tmp_path / "r", stack=True, watch=events.append)
+    assert (summary.done, summary.failed) == (2, 0)
+    stacked = [e["label"] for e in events if e["event"] == "stacked"]
+    assert stacked == [f"moons: 2 of {s}" for s in ("predictor", "density", "judge.flow")]
+    store, plan = open_run(tmp_path / "r")
+    assert stacks(plan, store) == []
+    elsewhere = Workbench(plan.suite, plan.blocks[0], store, "cuda")
+    devices = {s: elsewhere.recipe(s)[0].device for s in ("density", "judge.flow", "judge.kernel")}
+    assert devices == {"density": "cuda", "judge.flow": "cuda", "judge.kernel": "cpu"}
 
 
 def test_workers_compare_the_methods_of_their_finished_blocks(tiny, tmp_path, monkeypatch):

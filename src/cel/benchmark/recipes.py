@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cel.models.inputs import FitRows
     from cel.space import FeatureSpace
 
-__all__ = ["autoencoder_recipe", "density_recipe", "predictor_recipe"]
+__all__ = ["autoencoder_recipe", "density_recipe", "is_solved", "predictor_recipe"]
 
 Recipe = tuple[Any, "FitRows"]
 
@@ -36,6 +36,15 @@ def predictor_recipe(suite: Suite, name: str, split: Any, options: Mapping[str, 
     return model, read_rows(split.loader("train", seed=0), None, None, None)
 
 
+def is_solved(name: str | None) -> bool:
+    """Tell whether a model of the library is solved instead of trained, given its name.
+
+    >>> is_solved("kde"), is_solved("maf"), is_solved(None), is_solved("mine:Model")
+    (True, False, False, False)
+    """
+    return name is not None and ":" not in name and bool(model_class(name).closed_form)
+
+
 def density_recipe(
     split: Any,
     predicted: Callable[[Part], np.ndarray],
@@ -53,8 +62,9 @@ def density_recipe(
     from cel.models.generative import default_density
     from cel.models.inputs import read_rows
 
-    options = {**options, **given}
-    name = options.pop("model", None)
+    name = given.get("model")
+    here = {"device": "cpu"} if is_solved(name) else {}  # seconds; the way to a GPU takes as long
+    options = {**options, **here, **{k: v for k, v in given.items() if k != "model"}}
     model = (
         default_density(split.space, **options) if name is None else model_class(name)(**options)
     )

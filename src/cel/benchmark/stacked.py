@@ -2,6 +2,8 @@
 
 One large batched product keeps a GPU busy where ten small ones do not. Stacked products may round
 differently, so a stacked run equals a plain one within the noise of training, not to the byte.
+Densities that are solved instead of trained (kernels, mixtures) gain nothing in a stack: every
+block solves its own, on its core.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from cel.benchmark.plan import Plan, make_plan
-from cel.benchmark.shelf import AUTOENCODER, Shelf
+from cel.benchmark.recipes import is_solved
+from cel.benchmark.shelf import AUTOENCODER, JUDGE, Shelf
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import Workbench, model_folder, model_key, model_stages
 from cel.benchmark.store import Store
@@ -24,7 +27,7 @@ def stacks(plan: Plan, store: Store) -> list[WorkItem]:
     """Return one task per dataset of which two or more blocks of the plan lack a model."""
     waiting: dict[str, list[str]] = {}
     for block in plan.blocks:
-        stages = [*model_stages(plan.suite), *(AUTOENCODER + key for key in block.autoencoders)]
+        stages = [*_trained(plan.suite), *(AUTOENCODER + key for key in block.autoencoders)]
         if not all(store.has(model_folder(s), model_key(block, s)) for s in stages):
             waiting.setdefault(block.dataset, []).append(block.density_key)
     plain = plan.suite.to_dict()
@@ -48,7 +51,7 @@ def train_together(
     blocks = make_plan(suite.narrowed(datasets=[dataset])).blocks
     wanted = [b for b in blocks if b.density_key in densities]
     benches = [Workbench(suite, b, store, device, shelf=shelf) for b in wanted]
-    kinds = {stage: [(b, stage) for b in benches] for stage in model_stages(suite)}
+    kinds = {stage: [(b, stage) for b in benches] for stage in _trained(suite)}
     if autoencoders := _autoencoders(benches):
         kinds[model_folder(AUTOENCODER)] = autoencoders
     for kind, members in kinds.items():
@@ -66,6 +69,12 @@ def train_together(
             bench.keep(stage, model, *share)
             bench.lend(stage)
         emit({"event": "stacked", "label": label})
+
+
+def _trained(suite: Suite) -> list[str]:
+    """Return the stages of a suite whose models are trained in epochs."""
+    given = {"density": suite.density, **{JUDGE + n: s for n, s in suite.judges.items()}}
+    return [s for s in model_stages(suite) if not is_solved(given.get(s, {}).get("model"))]
 
 
 def _autoencoders(benches: list[Workbench]) -> list[tuple[Workbench, str]]:
