@@ -261,7 +261,7 @@ class Judge:
 
 
 SINGLE = ("nearest", "nice", "growing_spheres", "dice_closest", "actionable", "cells",
-          "exact_tree", "live_regions", "wachter", "cem", "cadex")  # fmt: skip
+          "exact_tree", "live_regions", "wachter", "wachter_exact", "cem", "cadex")  # fmt: skip
 
 
 def portfolio(count):

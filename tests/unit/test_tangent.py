@@ -12,7 +12,11 @@ from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.margins import class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.tangent.starts import other_starts
-from cel.cf_methods.tangent.switches import search_with_switches, switched
+from cel.cf_methods.tangent.switches import (
+    search_switches_together,
+    search_with_switches,
+    switched,
+)
 from cel.cf_methods.view import ModelView
 from cel.protocols import Task
 from cel.search import Budget, RowStreams
@@ -122,10 +126,11 @@ def cheapest(problem, bias, most):
     return np.array(best)
 
 
+@pytest.mark.parametrize("search", [search_with_switches, search_switches_together])
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_the_number_and_the_categories_cost_as_little_as_the_best_choice(most):
+def test_the_number_and_the_categories_cost_as_little_as_the_best_choice(most, search):
     problem, bias = labelled()
-    found = search_with_switches(problem, steps=20, switches=most)
+    found = search(problem, steps=20, switches=most)
     best = cheapest(problem, bias, most)
     assert np.array_equal(found.ok.numpy(), np.isfinite(best))
     ok = np.isfinite(best)
@@ -165,14 +170,42 @@ def test_the_category_that_brings_most_for_its_price_is_switched_first():
     assert torch.equal(now[:, 0], x[:, 0])
 
 
-def test_a_spent_budget_ends_the_switches():
+@pytest.mark.parametrize("search", [search_with_switches, search_switches_together])
+def test_a_spent_budget_ends_the_switches(search):
     problem, _ = labelled()
     problem.query.budget.max_queries = 0
     model = problem.query.model.model
     model.asked.clear()
-    search_with_switches(problem, steps=20)
+    search(problem, steps=20)
     spent = len(model.asked)
     other, _ = labelled()
     other.query.model.model.asked.clear()
-    search_with_switches(other, steps=20)
+    search(other, steps=20)
     assert spent < len(other.query.model.model.asked)
+
+
+def test_switches_together_find_what_they_find_one_after_the_other():
+    """Spare margins included: a step of the number takes back what tangents gain."""
+    problem, _ = labelled()
+    one, other = (
+        search(problem, steps=20, switches=2)
+        for search in (search_with_switches, search_switches_together)
+    )
+    assert torch.equal(one.ok, other.ok)
+    assert torch.allclose(one.cost[one.ok], other.cost[one.ok], atol=1e-4)
+
+
+def test_switches_that_alone_cost_more_than_an_answer_are_not_followed(monkeypatch):
+    problem, _ = labelled()
+    asked, tangent = [], NearestPoint.tangent
+
+    def counted(self, start, **settings):
+        asked.append(self.cost.value(start, self.query.rows()))
+        return tangent(self, start, **settings)
+
+    monkeypatch.setattr(NearestPoint, "tangent", counted)
+    found = search_switches_together(problem, steps=20)
+    first, second = (len(rows) for _, rows in switched(problem, 4))
+    assert len(asked[0]) == len(problem.query) + first  # without a change and with one
+    assert 0 < len(asked[1]) < second
+    assert found.ok.any()

@@ -12,9 +12,10 @@ from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.search import Found
 from cel.space.layout import by_feature
 
-__all__ = ["search_with_switches", "switched"]
+__all__ = ["search_switches_together", "search_with_switches", "switched"]
 
 SPARE = (0.1, 0.4, 1.0)  # of the gap at the row
+_PAIRS = 2**21  # entries of the trials that are looked at together
 
 
 def search_with_switches(problem: NearestPoint, *, steps: int, switches: int = 4) -> Found:
@@ -41,7 +42,53 @@ def search_with_switches(problem: NearestPoint, *, steps: int, switches: int = 4
     return found
 
 
-def _with_spare(problem: NearestPoint, share: float) -> NearestPoint:
+def search_switches_together(problem: NearestPoint, *, steps: int, switches: int = 4) -> Found:
+    """Return what `search_with_switches` does, in three batches instead of one after the other.
+
+    No change and one change come first. More changes are tried where they alone cost less than
+    what is known by then, then all spare margins at once. A step of a few hundred rows takes
+    hardly longer than one of a hundred; many rows save what need not be tried.
+
+    Args:
+        problem: what to solve.
+        steps: tangents per number of changes.
+        switches: largest number of categories to change.
+    """
+    query, found = problem.query, Found.nothing(problem.query.x)
+    starts = [(query.x, query.rows())]
+    if problem.has_categories and not query.budget.expired:
+        starts += list(switched(problem, switches))
+    for part in (starts[:2], starts[2:]):
+        cheap = [(x, rows[_below(problem, found, x, rows)]) for x, rows in part]
+        if query.budget.expired or not any(len(rows) for _, rows in cheap):
+            break
+        their = torch.cat([rows for _, rows in cheap])
+        begin = torch.cat([x[rows] for x, rows in cheap])
+        _put_parts(found, their, problem.on(their).tangent(begin, steps=steps), cheap)
+    todo = (~found.ok).nonzero()[:, 0]
+    if not len(todo) or query.budget.expired:
+        return found
+    shares = torch.tensor(SPARE).to(query.x).repeat_interleave(len(todo))
+    harder = _with_spare(problem.on(todo.repeat(len(SPARE))), shares)
+    told = harder.tangent(harder.query.x, steps=steps)
+    _put_parts(found, todo.repeat(len(SPARE)), told, [(query.x, todo)] * len(SPARE))
+    return found
+
+
+def _below(problem: NearestPoint, found: Found, x: Tensor, rows: Tensor) -> Tensor:
+    """Tell for which rows (m,) points of `x` (n, d) cost less than what is found."""
+    return problem.cost.value(x[rows], rows) < found.cost[rows]
+
+
+def _put_parts(
+    found: Found, rows: Tensor, told: Found, parts: list[tuple[Tensor, Tensor]]
+) -> None:
+    """Take over the answers of searches that ran as one, one part after the other."""
+    for at in torch.arange(len(rows), device=rows.device).split([len(r) for _, r in parts]):
+        found.put_better(rows[at], told.select(at))
+
+
+def _with_spare(problem: NearestPoint, share: float | Tensor) -> NearestPoint:
     """Ask for more margin than needed: what rounding and relations take back must be there."""
     with torch.no_grad():
         spare = share * (-problem.surplus(problem.query.x, problem.query.rows())).clamp(min=0)
@@ -75,19 +122,18 @@ def _best_column(problem: NearestPoint, now: Tensor) -> Tensor:
     open_ = region.reachable & ~region.fixed & ~lay.numeric & (now < 0.5)
     untouched = _same_block(now, query.x, lay.owner)
     open_ = open_ & untouched
-    base, rows = problem.missing(now, query.rows()), query.rows()
+    base = problem.missing(now, query.rows())
     spent = (problem.cost.switch * now).sum(1)
-    best, column = torch.zeros_like(base), torch.full_like(rows, -1)
-    for j in open_.any(0).nonzero()[:, 0].tolist():
-        at = (open_[:, j] & (base > 0)).nonzero()[:, 0]
-        trial = torch.where(lay.owner == lay.owner[j], torch.zeros_like(now[at]), now[at])
-        trial[:, j] = 1.0
+    score = torch.zeros_like(now)
+    pairs = (open_ & (base > 0)[:, None]).nonzero()
+    for at, j in (p.T for p in pairs.split(max(1, _PAIRS // now.shape[1]))):
+        trial = now[at].masked_fill(lay.owner == lay.owner[j][:, None], 0.0)
+        trial[torch.arange(len(j), device=j.device), j] = 1.0
         gain = base[at] - problem.missing(trial, at)
         price = (problem.cost.switch[at] * trial).sum(1) - spent[at]
-        score = gain / price.clamp(min=1e-3)
-        better = score > best[at]
-        best[at[better]], column[at[better]] = score[better], j
-    return column
+        score[at, j] = gain / price.clamp(min=1e-3)
+    best, column = score.max(1)
+    return torch.where(best > 0, column, -1)
 
 
 def _same_block(x: Tensor, origin: Tensor, owner: Tensor) -> Tensor:
