@@ -84,7 +84,8 @@ def _put_parts(
     found: Found, rows: Tensor, told: Found, parts: list[tuple[Tensor, Tensor]]
 ) -> None:
     """Take over the answers of searches that ran as one, one part after the other."""
-    for at in torch.arange(len(rows), device=rows.device).split([len(r) for _, r in parts]):
+    numbers = torch.arange(len(rows), device=rows.device)
+    for at in torch.split(numbers, [len(r) for _, r in parts]):
         found.put_better(rows[at], told.select(at))
 
 
@@ -126,7 +127,7 @@ def _best_column(problem: NearestPoint, now: Tensor) -> Tensor:
     spent = (problem.cost.switch * now).sum(1)
     score = torch.zeros_like(now)
     pairs = (open_ & (base > 0)[:, None]).nonzero()
-    for at, j in (p.T for p in pairs.split(max(1, _PAIRS // now.shape[1]))):
+    for at, j in (p.T for p in torch.split(pairs, max(1, _PAIRS // now.shape[1]))):
         trial = now[at].masked_fill(lay.owner == lay.owner[j][:, None], 0.0)
         trial[torch.arange(len(j), device=j.device), j] = 1.0
         gain = base[at] - problem.missing(trial, at)
