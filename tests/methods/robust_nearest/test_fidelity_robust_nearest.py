@@ -10,9 +10,9 @@ from torch import nn
 from cel.cf_methods.local_methods import NearestInstance, RobustNearest
 from cel.cf_methods.local_methods.robust_nearest.certificates import (
     certified_delta,
-    stability,
     weight_margin,
 )
+from cel.cf_methods.local_methods.robust_nearest.noisy_shares import stability
 from cel.cf_methods.query import Query
 from cel.cf_methods.tangent.robust import shifted_margins
 from cel.cf_methods.view import ModelView
@@ -212,3 +212,31 @@ def test_clear_points_need_few_copies():
     assert not bool(passed[:, 0].all())
     first = passed.to(torch.int8).argmax(1)
     np.testing.assert_array_equal(quick.x_cfs, near.x[query.rows(), first].numpy())
+
+
+@pytest.mark.parametrize("slopes", [True, False])
+def test_decisions_of_few_copies_are_those_of_all(slopes, monkeypatch):
+    """Points on both sides of the threshold: the same side as with all copies, for less."""
+    _, model, space, train, _x, target = network_case((4, 32, 2), 4)
+    if not slopes:
+        monkeypatch.setattr(ModelView, "differentiable", property(lambda self: False))
+    query = query_of(model, space, train[:20], target)
+    points = torch.as_tensor(train).repeat(5, 1)
+    rows = query.rows().repeat(len(points) // 20)
+    exact = stability(query, 0.1, 1000)(points, rows)
+    asked, scores = [], ModelView.scores
+    monkeypatch.setattr(ModelView, "scores", lambda v, x: asked.append(len(x)) or scores(v, x))
+    tau = float(exact.median())
+    quick = stability(query, 0.1, 1000, tau)(points, rows)
+    assert bool(((quick > tau) == (exact > tau)).all())
+    assert sum(asked) < (300 if slopes else 600) * len(points)
+    near = (exact - tau).abs() < 0.005
+    torch.testing.assert_close(quick[near], exact[near], rtol=0, atol=1e-5)
+
+
+def test_guesses_of_a_linear_model_leave_no_rest():
+    p = PROBLEMS["binary_numeric"]()
+    query = query_of(p.model, p.space, p.x_train[:30], 1)
+    exact = stability(query, 0.1, 1000)(query.x, query.rows())
+    quick = stability(query, 0.1, 1000, 0.5)(query.x, query.rows())
+    torch.testing.assert_close(quick, exact, rtol=0, atol=1e-5)

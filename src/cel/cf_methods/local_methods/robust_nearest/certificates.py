@@ -1,8 +1,6 @@
-"""Tests of robustness: under every small change of the weights, and of local stability."""
+"""Tests of robustness under every small change of the weights."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -13,14 +11,10 @@ from cel.models.relu_view import ReluView
 from cel.search.gradient import RowFunction
 from cel.search.relu_bounds import margin_floors
 
-__all__ = ["certified_delta", "stability", "weight_margin"]
+__all__ = ["certified_delta", "weight_margin"]
 
-VALUES = 2**22  # numbers of noisy copies that exist at a time
 HALVINGS = 20
 FEW = 8  # different changes of the weights that are tried one after the other
-FIRST = 100  # copies that settle clear points
-CLEAR = 6.0  # standard errors from the threshold
-SPREAD = 0.1  # least standard deviation of a copy's share, where copies agree by chance
 
 
 def weight_margin(query: Query, view: ReluView, delta: float) -> RowFunction:
@@ -67,52 +61,3 @@ def _floors(view: ReluView, x: Tensor, mix: Tensor, delta: Tensor) -> Tensor:
         at = (group == number).nonzero()[:, 0]
         out[at] = margin_floors(view.layers, x[at], mix[at], value)
     return out
-
-
-def stability(
-    query: Query, sigma: float, draws: int, clear_of: float | None = None
-) -> RowFunction:
-    """Return the mean over noisy copies x_i of a point x' of `p(x_i) - |p(x') - p(x_i)|`.
-
-    p is the probability of the wanted class; numbers get Gaussian noise, categories none. The
-    noise of a row is always the same, so that one point has one answer. With `clear_of`, points
-    that lie six standard errors from that threshold after a hundred copies get the mean of these.
-    """
-    numeric = query.region.layout.numeric
-
-    @torch.no_grad()
-    def score(x: Tensor, rows: Tensor) -> Tensor:
-        if clear_of is None or draws <= FIRST:
-            return mean_of(x, rows, draws)[0]
-        mean, error = mean_of(x, rows, FIRST)
-        at = ((mean - clear_of).abs() < CLEAR * error).nonzero()[:, 0]
-        mean[at] = mean_of(x[at], rows[at], draws)[0]
-        return mean
-
-    def mean_of(x: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        size = max(1, VALUES // max(x.shape[1] * count, 1))
-        parts = [_shares(x[at], rows[at], count) for at in torch.split(_count(x), size)]
-        shares = torch.cat(parts) if parts else x[:, :1]
-        spread = shares.std(1, unbiased=False).clamp(min=SPREAD)
-        return shares.mean(1), spread / math.sqrt(count)
-
-    def _shares(x: Tensor, rows: Tensor, count: int) -> Tensor:
-        own, which = torch.unique(rows, return_inverse=True)
-        noise = query.rng.select(own).normal(count, x.shape[1]).to(x) * numeric
-        copies = (x[:, None] + sigma * noise[which]).flatten(0, 1)
-        target = query.target[rows]
-        there = _probability(query, copies, target.repeat_interleave(count)).reshape(-1, count)
-        here = _probability(query, x, target)
-        return there - (here[:, None] - there).abs()
-
-    return score
-
-
-def _count(x: Tensor) -> Tensor:
-    return torch.arange(len(x), device=x.device)
-
-
-def _probability(query: Query, x: Tensor, target: Tensor) -> Tensor:
-    scores = query.model.scores(x)
-    log: Tensor = scores.gather(1, target[:, None])[:, 0] - scores.logsumexp(1)
-    return log.clamp(max=math.log(1.0)).exp()

@@ -12,9 +12,9 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.local_methods.robust_nearest.certificates import (
     certified_delta,
-    stability,
     weight_margin,
 )
+from cel.cf_methods.local_methods.robust_nearest.noisy_shares import stability
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
