@@ -18,6 +18,7 @@ from cel.result import ExplanationResult
 LOCAL = ("artelt", "dice", "cchvae", "ppcef", "cem", "cegp", "cadex", "sace")
 SCOPES = {"ares": "Global", "globe_ce": "Global", "glance_global": "Global"}
 SCOPES |= {"glance": "Group", "tcrex": "Group", "wachter": "Both", "cearm": "Regression"}
+PROVER = "cadex"  # its cells say how much is proved
 STATUSES = ["found"] * 8 + ["invalid", "not_found", "infeasible", "timeout"]
 
 
@@ -95,6 +96,9 @@ def _write(store, cell, result):
         result.to_parquet(folder / "result.parquet")
     scores, times, reasons = scores_of(cell, result)
     document = {"rows": len(result), "status": result.counts(), "scores": scores}
+    if cell.method.label == PROVER:
+        found = int(result.found.sum())
+        document["proof"] = {"optimal": found - 1, "within_gap": 1, "heuristic": 0}
     with store.writing("score", cell.score_key, {}) as folder:
         (folder / "scores.json").write_text(json.dumps(document | {"reasons": reasons}))
         (folder / "times.json").write_text(json.dumps(times))

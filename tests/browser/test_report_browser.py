@@ -522,6 +522,16 @@ def test_failures_printed_values_and_best_entries(watched):
     assert [float(b.split("±")[0]) for b in bold] == [min(shown)]
 
 
+def test_what_is_proved_is_counted(watched):
+    panel = watched.open("coverage")
+    lines = panel.locator("#proofs tbody tr")
+    assert lines.count() == 1  # one method proves
+    told = lines.locator("td").all_inner_texts()
+    optimal, within, heuristic, impossible = (int(t.replace(",", "")) for t in told)
+    assert optimal > within > heuristic == 0
+    assert impossible > 0
+
+
 def test_shares_are_rounded_down(watched):
     page = watched.page
     for share, text in ((1, "100"), (0.99704, "99.7"), (0.9999, "99.9"), (0.946, "94"), (0, "0")):

@@ -97,6 +97,17 @@ def test_numbers_of_the_page_are_those_of_the_store(report, run):
     assert len(kept) == len(scores)
 
 
+def test_proofs_are_counted_on_the_page(report, run, helpers):
+    text, data = _data(report.page)
+    scores = collect(*open_run(run)).set_index(["method", "metric"])["value"]
+    found = scores[helpers.PROVER, "rows_found"]
+    assert (scores[helpers.PROVER, "rows_optimal"].to_numpy() == found.to_numpy() - 1).all()
+    shown = pd.DataFrame(data["cells"]).assign(n=data["values"]["rows_optimal"]["v"])
+    assert set(shown.dropna(subset="n")["method"]) == {helpers.PROVER}
+    assert shown["n"].sum() == scores[helpers.PROVER, "rows_optimal"].sum()
+    assert "What is proved" in text
+
+
 def test_states_of_cells_are_kept(report):
     _, data = _data(report.page)
     cells = pd.DataFrame(data["cells"])

@@ -72,6 +72,7 @@ def stored_scores(store: Store, cell: Cell) -> dict[str, Any] | None:
         return {
             "rows": int(document["rows"]),
             "status": {str(s): int(n) for s, n in document["status"].items()},
+            "proof": {str(p): int(n) for p, n in document.get("proof", {}).items()},
             "scores": scores,
             "times": {str(n): _value(v) for n, v in times.items()},
             "reasons": {str(n): str(r) for n, r in document["reasons"].items()},
@@ -106,7 +107,9 @@ def collect(store: Store, plan: Plan, *, times: bool = True) -> pd.DataFrame:
         if document is None:
             continue
         scores = document["scores"] | (document["times"] if times else {})
-        scores |= {f"rows_{status}": count for status, count in document["status"].items()}
+        scores |= {
+            f"rows_{word}": n for word, n in (document["status"] | document["proof"]).items()
+        }
         scores["rows"] = document["rows"]
         about = {
             "dataset": cell.dataset, "model": cell.model, "method": cell.method.label,

@@ -36,6 +36,7 @@ VIEWS.push({
         ),
         chartBox("outcomes", ...barChart(lines, STATUS, "What became of the rows")),
       ),
+      ...[proofCard(chosen)].filter(Boolean),
       failureCard(chosen),
     );
   },
@@ -46,6 +47,42 @@ function statusSum(positions) {
   for (const s of Object.keys(STATUS))
     sums[s] = positions.reduce((a, i) => a + (at(`rows_${s}`, i) || 0), 0);
   return sums;
+}
+
+/* What is known of rows that needed an answer, for methods that prove something. */
+const PROOFS = [
+  ["optimal", "least cost, proved"],
+  ["within_gap", "nearly least, proved"],
+  ["heuristic", "found, not proved"],
+  ["infeasible", "proved impossible"],
+];
+
+function proofCard(chosen) {
+  const proving = chosen.filter((i) => at("rows_optimal", i) !== null);
+  if (!proving.length) return null;
+  const rows = methodsOf(proving).map((name) => {
+    const mine = proving.filter((i) => CELLS.method[i] === name);
+    const sum = (word) => mine.reduce((a, i) => a + (at(`rows_${word}`, i) || 0), 0);
+    return el(
+      "tr",
+      {},
+      el("th", { scope: "row", class: "method" }, methodName(name)),
+      PROOFS.map(([word]) => el("td", {}, count(sum(word)))),
+    );
+  });
+  const head = ["Method", ...PROOFS.map(([, title]) => title)];
+  return card(
+    "What is proved",
+    paragraph(
+      "Rows of methods that say how much is certain. Costs are those of the method itself; a proof speaks of the model and of the constraints as given.",
+    ),
+    sheet(
+      { class: "wide", id: "proofs" },
+      head.map((t, k) => el("th", { class: k ? "" : "text", scope: "col" }, t)),
+      rows,
+      "What is proved",
+    ),
+  );
 }
 
 /* Methods are rows, so that forty of them stay readable. */
