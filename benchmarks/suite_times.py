@@ -22,6 +22,7 @@ import pandas as pd
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PARTS = 10  # of the run, in the table over time
+FOLDERS = ("--out", "--store", "-o")
 LARGE = 0.015  # share of the CPU seconds from which on a line is named
 
 
@@ -32,6 +33,7 @@ class Timeline:
     Attributes:
         zero: unix time of its beginning.
         suite: name of the suite.
+        command: what was typed, without folders.
         workers: processes at once.
         cells: planned and open when it began.
         ended: how many cells have scores, were refused, failed.
@@ -42,6 +44,7 @@ class Timeline:
 
     zero: float
     suite: str
+    command: str
     workers: int
     cells: int
     ended: dict[str, int]
@@ -97,9 +100,23 @@ def timeline(path):
     over = [e["seconds"] for e in events if e["event"] == "finished"]
     workers = int(asked[0]) if asked and asked[0].isdigit() else most_at_once(spans)
     return Timeline(
-        zero, events[0]["suite"], workers, events[0]["open"], ended,
+        zero, events[0]["suite"], command(argv), workers, events[0]["open"], ended,
         over[-1] if over else None, last, spans,
     )  # fmt: skip
+
+
+def command(argv):
+    """Return what was typed, without folders, which say nothing to others.
+
+    >>> command(["run", "quick", "--out", "here", "-j", "2"])
+    'cel run quick -j 2'
+    """
+    kept, folder = [], False
+    for word in argv:
+        if not folder and word not in FOLDERS:
+            kept.append(word)
+        folder = word in FOLDERS
+    return " ".join(["cel", *filter(None, kept)])
 
 
 def most_at_once(spans):
@@ -171,7 +188,7 @@ def text_of(folder, load):
     trained = max((b for k, _, b in run.spans if k != "explain"), default=0.0)
     wall = "" if run.wall is None else f"wall time {run.wall:,.0f} s, "
     lines = [
-        f"Suite `{run.suite}`: {', '.join(cells)}. {run.workers} workers; {wall}"
+        f"`{run.command}`{machine(folder)}: {', '.join(cells)}. {run.workers} workers; {wall}"
         f"the last cell after {run.last:,.0f} s, the last stack of models "
         f"after {trained:,.0f} s.",
         f"Seconds of workers: {busy['explain']:,.0f} explaining and scoring, {busy['core']:,.0f} "
@@ -184,6 +201,13 @@ def text_of(folder, load):
     if (folder / "times.parquet").exists():
         lines += by_line(pd.read_parquet(folder / "times.parquet"))
     return "\n".join(lines).rstrip(), run.suite
+
+
+def machine(folder):
+    """Return the machine of a run in words."""
+    path = folder / "environment.json"
+    about = json.loads(path.read_text()) if path.exists() else {}
+    return f" on {about['cores']} cores ({about['cpu']})" if {"cores", "cpu"} <= set(about) else ""
 
 
 def write(text, suite, page=PAGE):
