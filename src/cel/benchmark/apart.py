@@ -12,6 +12,7 @@ says what it altered, and the worker then makes way for a fresh one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -86,9 +87,11 @@ def apart(job: Job, listen: Emit, close: Sequence[int] = ()) -> Ending:
         return _here(job, listen)
     reader, writer = os.pipe()
     parent = os.getpid()
+    gc.freeze()  # the job's collector would look through, and so copy, all that is here already
     pid = os.fork()
     if pid == 0:
         _forked(job, writer, (reader, *close), parent)
+    gc.unfreeze()
     os.close(writer)
     try:
         return _follow(pid, reader, listen)

@@ -70,6 +70,7 @@ def work(
         emit: called with every event.
         channel: descriptor of the event pipe, closed in the processes that run methods.
     """
+    from cel.benchmark.early_imports import import_early
     from cel.benchmark.named import named_in
     from cel.benchmark.plan import MethodFacts, make_plan, method_class
     from cel.benchmark.row_scores import compare_finished
@@ -88,6 +89,7 @@ def work(
     for name, resolve in named_in(suite).items():
         if resolve is not method_class:  # methods are imported apart, where they run
             resolve(name)
+    import_early(m.method for m in suite.methods)
     own = _Bench(suite.limits, emit, channel)
     if task["fold"] is None:
         dataset, keys = task["dataset"], task["densities"]

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Witness"]
+__all__ = ["Witness", "settle_torch"]
 
 _WATCHED = ("cel", "builtins", "json", "math", "numpy", "os", "random", "torch")
+
+_Callables = dict[str, tuple[type | None, dict[str, Any]]]
+"""By full name of a module or class: the class, None for a module, and what can be called."""
 
 
 class Witness:
@@ -33,7 +36,7 @@ class Witness:
     """
 
     def __init__(self, things: Mapping[str, Any]) -> None:
-        _settle_torch()
+        settle_torch()
         self._things = dict(things)
         self._sums = {name: _digest(thing) for name, thing in things.items()}
         self._settings, self._callables = _settings(), _callables()
@@ -43,13 +46,11 @@ class Witness:
         out = [n for n, thing in self._things.items() if _digest(thing) != self._sums[n]]
         now = _settings()
         out += [name for name, value in self._settings.items() if now[name] != value]
-        functions = _callables()
-        out += [n for n, value in self._callables.items() if functions.get(n) is not value]
-        return out
+        return out + _altered(self._callables)
 
 
 @lru_cache(maxsize=1)
-def _settle_torch() -> None:
+def settle_torch() -> None:
     """Let torch do now what it does at the first optimizer of a process.
 
     It imports its compiler, which wraps `torch.manual_seed` and sets a variable of the
@@ -99,15 +100,27 @@ def _working_directory() -> str:
         return ""
 
 
-def _callables() -> dict[str, Any]:
-    """Return the functions, classes and methods of the watched modules, by full name."""
-    out: dict[str, Any] = {}
+def _callables() -> _Callables:
+    """Return the functions, classes and methods of the watched modules, by where they are."""
+    out: _Callables = {}
     for name, module in list(sys.modules.items()):
         if isinstance(module, types.ModuleType) and (name in _WATCHED or name.startswith("cel.")):
-            for key, value in list(vars(module).items()):
-                if callable(value):
-                    out[f"{name}.{key}"] = value
+            own = {key: value for key, value in list(vars(module).items()) if callable(value)}
+            out[name] = None, own
+            for key, value in own.items():
                 if isinstance(value, type) and value.__module__ == name:
-                    members = vars(value).items()
-                    out |= {f"{name}.{key}.{k}": v for k, v in members if callable(v)}
+                    members = {k: v for k, v in vars(value).items() if callable(v)}
+                    out[f"{name}.{key}"] = value, members
+    return out
+
+
+def _altered(known: _Callables) -> list[str]:
+    """Return the full names of callables that are not where they were.
+
+    Looking each of them up is ten times as fast as collecting all of them again.
+    """
+    out = []
+    for name, (owner, members) in known.items():
+        now = getattr(sys.modules.get(name) if owner is None else owner, "__dict__", {})
+        out += [f"{name}.{key}" for key, value in members.items() if now.get(key) is not value]
     return out
