@@ -11,6 +11,7 @@ from cel.search import (
     soft_threshold,
 )
 from cel.search.gradient import Found, Race
+from cel.search.steppers import State
 
 
 def _far(x, rows):
@@ -51,6 +52,42 @@ def test_rows_that_get_nowhere_are_given_up():
     )  # fmt: skip
     assert not found.ok.any()
     assert len(calls) < 15
+
+
+def test_rows_with_an_answer_end_when_they_have_come_to_rest():
+    """Plain descent: by a third of the way a step; the second row swings between two walls."""
+
+    class Plain:
+        def start(self, x):
+            return State()
+
+        def step(self, state, x, grad, rows):
+            return x - grad / 6
+
+    calls = []
+
+    def loss(x, rows):
+        calls.append(rows.tolist())
+        pull = torch.where(rows == 1, torch.cos(3 * torch.tensor(float(len(calls)))), 1.0)
+        return (x[:, 0] - pull).square()
+
+    def search(**more):
+        calls.clear()
+        return gradient_search(
+            loss, torch.zeros(3, 1), stepper=Plain(), project=lambda x, rows: x,
+            accept=lambda x, rows: (x, (x[:, 0] > 0.1) & (rows < 2)),
+            cost=lambda x, rows: x[:, 0], steps=200, check_every=2, **more,
+        )  # fmt: skip
+
+    long = search()
+    assert len(calls) == 200
+    short = search(width=torch.ones(1))
+    ends = [max(i for i, rows in enumerate(calls) if row in rows) for row in range(3)]
+    assert 20 < ends[0] < 60  # 0.67^n < 1e-4 after some twenty steps, and three tests more
+    assert ends[1:] == [199, 199]  # one that moves, and one that has no answer
+    assert torch.equal(long.x.nan_to_num(), short.x.nan_to_num())
+    search(width=1e-6 * torch.ones(1))
+    assert max(i for i, rows in enumerate(calls) if 0 in rows) > ends[0]
 
 
 def test_patience_ends_rows_whose_cost_is_negative():

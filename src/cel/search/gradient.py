@@ -23,6 +23,8 @@ __all__ = [
     "row_gradient",
 ]
 
+REST, TESTS = 1e-4, 3  # how little a row moves, in how many tests, when it has come to rest
+
 RowFunction = Callable[[Tensor, Tensor], Tensor]
 """(points (a, d), row numbers (a,)) -> (a,)."""
 RowMap = Callable[[Tensor, Tensor], Tensor]
@@ -164,15 +166,16 @@ class _Live:
     stale: Tensor  # steps since the best accepted cost improved
     lowest: Tensor  # lowest loss so far
     idle: Tensor  # steps since the loss improved
+    last: Tensor  # the points of the last test
+    calm: Tensor  # tests in a row since which they have hardly moved
 
     @classmethod
     def of(cls, start: Tensor, stepper: Stepper) -> _Live:
         x = start.detach().clone()
         zero = torch.zeros(len(x), device=x.device)
         rows = torch.arange(len(x), device=x.device)
-        return cls(
-            rows, x, stepper.start(x), zero == 0, zero, torch.full_like(x[:, 0], torch.inf), zero
-        )
+        lowest = torch.full_like(x[:, 0], torch.inf)
+        return cls(rows, x, stepper.start(x), zero == 0, zero, lowest, zero, x, zero)
 
     def note(self, loss: Tensor) -> None:
         """Count the steps since the loss fell by more than a relative 1e-3."""
@@ -191,6 +194,14 @@ class _Live:
         if len(at) == len(self.rows):  # the same tensor: what is known of these rows is kept
             return at[best.offer(points, self.rows, accept, cost)]
         return at[best.offer(points[at], self.rows[at], accept, cost)]
+
+    def rested(self, width: Tensor) -> Tensor:
+        """Tell which rows have come to rest; a turning point of an oscillation is no rest."""
+        points = self.state.point(self.x)
+        moved = ((points - self.last) / width).abs().amax(1)
+        self.last = points
+        self.calm = (self.calm + 1) * (moved < REST).to(self.calm)
+        return self.calm >= TESTS
 
     def narrow(self, race: Race, count: int) -> None:
         """End the rows that fell behind the others of their group, of `count` rows in all."""
@@ -225,6 +236,7 @@ def gradient_search(
     race: Race | None = None,
     budget: Budget | None = None,
     closed: RowSlope | None = None,
+    width: Tensor | None = None,
 ) -> Found:
     """Descend `loss` from `start` (n, d) and keep the cheapest accepted point of each row.
 
@@ -233,9 +245,11 @@ def gradient_search(
     Acceptance is tested on the point as it will be returned (snapped, decoded), every
     `check_every` steps and after the last one. A row ends when it is accepted and `stop_at_first`
     is set, when it has been accepted and its best cost has not improved by a relative 1e-5 for
-    `patience` steps, or when it was never accepted and its loss has not fallen by a relative 1e-3
-    for `give_up` steps or after `late` steps. In a `race` rows end at the first test after the
-    choice. Ended rows leave the batch when at least a tenth have ended.
+    `patience` steps, or when it has been accepted and come to rest, that is has moved by less
+    than 1e-4 of `width` (d,) in each of three tests, or when it was never accepted and its loss
+    has not fallen by a relative 1e-3 for `give_up` steps or after `late` steps. In a `race` rows
+    end at the first test after the choice. Ended rows leave the batch when at least a tenth have
+    ended.
     """
     best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):
@@ -254,6 +268,8 @@ def gradient_search(
             now.live &= ~found
         elif patience is not None:
             now.live &= ~(found & (now.stale >= patience))
+        if width is not None:
+            now.live &= ~(found & now.rested(width))
         if give_up is not None:
             now.live &= found | (now.idle < give_up)
         if late is not None and step >= late:

@@ -123,7 +123,6 @@ class NearestPoint:
     def tangent(self, start: Tensor, *, steps: int, radius: float = 1.0) -> Found:
         """Solve for the tangent of the model again and again; categories stay as in `start`."""
         region, lay = self.query.region, self.query.region.layout
-        width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
         linearise: Linearise = self._linearise
         solve: Solve = self.cost.nearest
         if self.also and not self.is_discrete:  # rounding would spoil what they bring
@@ -137,7 +136,7 @@ class NearestPoint:
             center=self.cost.center,
             lower=torch.where(lay.numeric, region.lower, start),
             upper=torch.where(lay.numeric, region.upper, start),
-            width=torch.where(width > 0, width, torch.ones_like(width)),
+            width=self._width,
             grid=lay.step,
             aside=len(self.also),
             lean=self.cost.lean,
@@ -145,6 +144,13 @@ class NearestPoint:
         return linearised_search(
             demands, start, steps=steps, radius=radius, budget=self.query.budget
         )
+
+    @property
+    def _width(self) -> Tensor:
+        """(d,) ranges of the columns, 1 where there is none."""
+        lay = self.query.region.layout
+        width = (lay.upper - lay.lower).nan_to_num(posinf=1.0)
+        return torch.where(width > 0, width, torch.ones_like(width))
 
     def _linearise(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         margins, slopes = row_jacobian(self.margins, x, rows)
@@ -164,12 +170,14 @@ class NearestPoint:
         rank: RowFunction | None = None,
         check_every: int = 5,
         stop_at_first: bool = False,
+        rest: bool = False,
     ) -> Found:
         """Descend `weight * loss + cost` from the rows, searching the weight of each row.
 
         Accepted points are compared by `rank`, by default the cost; with `stop_at_first` a row
-        ends at its first accepted point. `slope` is the same loss as a function of the scores:
-        where the layers of the model are known, gradients need no autograd.
+        ends at its first accepted point, with `rest` once it has been accepted and come to rest.
+        `slope` is the same loss as a function of the scores: where the layers of the model are
+        known, gradients need no autograd.
         """
         budget, start, layers = self.query.budget, self.query.x, self._layers
 
@@ -186,6 +194,7 @@ class NearestPoint:
                 stepper=stepper,
                 project=self.project,
                 closed=closed(weights),
+                width=self._width if rest else None,
                 accept=self.accept,
                 cost=rank or self.cost.value,
                 steps=steps,

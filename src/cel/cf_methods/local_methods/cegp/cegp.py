@@ -198,4 +198,5 @@ class CEGP(LocalMixin, BaseCounterfactualMethod):
             rank=rank,
             check_every=1 if first else 5,
             stop_at_first=first,
+            rest=True,
         )
