@@ -90,6 +90,21 @@ def test_rows_with_an_answer_end_when_they_have_come_to_rest():
     assert max(i for i, rows in enumerate(calls) if 0 in rows) > ends[0]
 
 
+def test_rows_without_hope_end_unless_they_were_accepted():
+    start = torch.tensor([[-9.0, 0.0], [0.45, 0.0], [0.6, 0.0]])
+    calls = []
+
+    def hopeful(step, rows):
+        calls.append((step, rows.tolist()))
+        return rows == 1
+
+    found = _search(start, check_every=4, steps=40, hopeful=hopeful)
+    assert found.ok.tolist() == [False, True, True]
+    # the first row has left the batch; the last one, accepted at once, goes on
+    assert calls[0] == (4, [0, 1, 2])
+    assert calls[-1] == (40, [1, 2])
+
+
 def test_patience_ends_rows_whose_cost_is_negative():
     calls = []
 

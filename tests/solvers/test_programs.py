@@ -217,13 +217,43 @@ def test_dual_values_of_few_demands_end_where_the_interior_point_does(c):
     torch.testing.assert_close(full.dual[at], lean.dual[at], atol=1e-4, rtol=1e-4)
 
 
-def test_few_demands_that_cannot_be_met_are_told():
-    w = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]]).double()
-    gap, box = torch.full((2, 2), 0.5).double(), torch.ones(2, 2).double()
-    delta, dual, solved = nearest_few(w, gap, -box, box, torch.zeros(2, 2))
-    assert solved.tolist() == [False, True]
+def test_few_demands_that_cannot_be_met_are_missed_least():
+    """The first row asks for two sides of a box at once, the second for a corner, ..."""
+    w = torch.tensor(
+        [[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [-2.0, 1.0]]]
+    ).double()
+    gap = torch.tensor([[0.5, 0.5], [0.5, 0.5], [3.0, 0.4]]).double()
+    box = torch.ones(3, 2).double()
+    delta, dual, solved = nearest_few(w, gap, -box, box, torch.zeros(3, 2), dearest=1e4)
+    assert solved.all()
+    # any point between the sides misses as much in all; the nearest of them is no change
+    torch.testing.assert_close(delta[0], torch.zeros(2).double())
     torch.testing.assert_close(delta[1], torch.full((2,), 0.5).double())
     torch.testing.assert_close(dual[1], torch.ones(2).double())
+    # x costs as much of the second demand as it brings of the first, in units of the normals
+    torch.testing.assert_close(delta[2, 1], torch.tensor(1.0).double())
+    miss = (gap[2] - w[2] @ delta[2]).clamp(min=0) / torch.tensor([1.0, 2.0])
+    grid = torch.cartesian_prod(*[torch.linspace(-1, 1, 401).double()] * 2)
+    others = (gap[2] - grid @ w[2].T).clamp(min=0) / torch.tensor([1.0, 2.0])
+    assert float(miss.sum()) <= float(others.sum(1).min()) + 1e-9
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_what_few_demands_miss_is_no_more_than_the_interior_point_misses(c):
+    w, gap, low, high = draw(n=200, c=c, d=6, seed=20 + c)
+    zero = torch.zeros_like(gap)
+    delta, _, solved = nearest_few(
+        *(t.double() for t in (w, 3 * gap, low, high, zero)), dearest=1e4
+    )
+    assert solved.float().mean() > 0.98
+    full = nearest_all(w, 3 * gap, low, high)
+    assert (~full.feasible).sum() > 50
+    size = w.abs().amax(2)
+    ours, theirs = (
+        ((3 * gap - (w @ x.to(w)[..., None])[..., 0]).clamp(min=0) / size).sum(1)[solved]
+        for x in (delta, full.delta)
+    )
+    assert float((ours - theirs).max()) < 1e-4
 
 
 def test_programs_in_which_nothing_can_move_are_solved_where_they_are():

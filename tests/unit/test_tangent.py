@@ -11,6 +11,7 @@ from cel.cf_methods.query import Query, TrainRows
 from cel.cf_methods.tangent.costs import SeparableCost
 from cel.cf_methods.tangent.margins import class_margins
 from cel.cf_methods.tangent.nearest_point import NearestPoint
+from cel.cf_methods.tangent.prototypes import nearest_rows
 from cel.cf_methods.tangent.starts import other_starts
 from cel.cf_methods.tangent.switches import (
     search_switches_together,
@@ -140,6 +141,20 @@ def test_the_number_and_the_categories_cost_as_little_as_the_best_choice(most, s
     assert excess.mean() < 0.05
     if most:
         assert np.nanmean(best[ok]) < np.nanmean(cheapest(problem, bias, 0)[ok])
+
+
+def test_the_nearest_rows_are_those_of_a_stable_sort():
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.integers(0, 4, (30, 2)) / 4).float()
+    pool = torch.as_tensor(rng.integers(0, 4, (40, 3)) / 4).float()
+    pool[:, 2] = torch.arange(40)  # tells rows apart that are equally far
+    x = torch.cat([x, torch.zeros(30, 1)], 1)
+    numeric, none = torch.tensor([True, True, False]), torch.zeros(3, 3)
+    target, labels = torch.zeros(30, dtype=torch.long), torch.zeros(40, dtype=torch.long)
+    order = (x[:, None, :2] - pool[:, :2]).square().sum(-1).argsort(dim=1, stable=True)
+    for k in (2, 5, 39, 40):
+        rows = nearest_rows(x, target, pool, labels, numeric, none, k)
+        assert torch.equal(rows[..., 2].long(), order[:, :k])
 
 
 def test_the_category_that_brings_most_for_its_price_is_switched_first():

@@ -14,6 +14,7 @@ from cel.search.steppers import State, Stepper
 __all__ = [
     "Accept",
     "Found",
+    "Hopeful",
     "Race",
     "RowFunction",
     "RowMap",
@@ -33,6 +34,8 @@ RowSlope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points (a, d), row numbers (a,)) -> (values (a,), gradients (a, d))."""
 Accept = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(points, row numbers) -> (the points as the user will see them, whether they count)."""
+Hopeful = Callable[[int, Tensor], Tensor]
+"""(steps made, row numbers (a,)) -> (a,) bool, whether rows may still arrive."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,7 @@ def gradient_search(
     patience: int | None = None,
     give_up: int | None = None,
     late: int | None = None,
+    hopeful: Hopeful | None = None,
     race: Race | None = None,
     budget: Budget | None = None,
     closed: RowSlope | None = None,
@@ -247,9 +251,9 @@ def gradient_search(
     is set, when it has been accepted and its best cost has not improved by a relative 1e-5 for
     `patience` steps, or when it has been accepted and come to rest, that is has moved by less
     than 1e-4 of `width` (d,) in each of three tests, or when it was never accepted and its loss
-    has not fallen by a relative 1e-3 for `give_up` steps or after `late` steps. In a `race` rows
-    end at the first test after the choice. Ended rows leave the batch when at least a tenth have
-    ended.
+    has not fallen by a relative 1e-3 for `give_up` steps, after `late` steps, or when it is not
+    `hopeful`. In a `race` rows end at the first test after the choice. Ended rows leave the batch
+    when at least a tenth have ended.
     """
     best, now = Found.nothing(start), _Live.of(start, stepper)
     for step in range(1, steps + 1):
@@ -274,6 +278,8 @@ def gradient_search(
             now.live &= found | (now.idle < give_up)
         if late is not None and step >= late:
             now.live &= found
+        if hopeful is not None:
+            now.live &= found | hopeful(step, now.rows)
         if race is not None and step >= race.after > step - check_every:
             now.narrow(race, len(start))
         if not bool(now.live.any()) or (budget is not None and budget.expired):

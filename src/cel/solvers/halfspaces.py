@@ -74,6 +74,15 @@ def nearest_all(
     kind = w.dtype
     w, gap, lower, upper = (t.double() for t in (w, gap, lower, upper))
     weight = torch.as_tensor(l1, dtype=w.dtype, device=w.device).expand_as(lower)
+    moves = (upper > lower).any(0)
+    if lean and bool(moves.any()) and not bool(moves.all()):
+        gap = gap - _times(w[..., ~moves], lower[:, ~moves])
+        best = nearest_all(
+            w[..., moves], gap, lower[:, moves], upper[:, moves], l1=weight[:, moves],
+            square=square, pull=None if pull is None else pull[:, moves], theta=theta, lean=True,
+        )  # fmt: skip
+        whole = lower.masked_scatter(moves.expand_as(lower), best.delta)
+        return Nearest(delta=whole.to(kind), feasible=best.feasible, dual=best.dual.to(kind))
     size = w.abs().amax(2).clamp(min=1e-300)
     first, rows = (gap / size).argmax(1), torch.arange(len(w), device=w.device)
     one = w[rows, first], gap[rows, first], lower, upper
@@ -85,15 +94,17 @@ def nearest_all(
     dual[rows, first] = best.dual
     left = ((gap - _times(w, delta)) / size > NOTHING).any(1).nonzero()[:, 0]
     if lean and 1 < w.shape[1] <= FEW and square == 1 and not theta and not weight.any():
-        offset, value, done = nearest_few(*(t[left] for t in (w, gap, lower, upper, dual)))
+        given = tuple(t[left] for t in (w, gap, lower, upper, dual))
+        offset, value, done = nearest_few(*given, dearest=DEAREST)
         here = left[done]
-        delta[here], dual[here], feasible[here] = offset[done], value[done], True
+        delta[here], dual[here] = offset[done], value[done]
+        feasible[here] = ((gap[here] - _times(w[here], delta[here])) / size[here] <= MISS).all(1)
         left = left[~done]
     shift = torch.zeros_like(lower) if pull is None else 2 * theta * pull.double()
     count = max(1, CHUNK // (w.shape[1] * w.shape[2]))
     for at in torch.split(left, count) if w.shape[1] > 1 else ():
-        given = [t[at] for t in (w, gap, lower, upper, weight, shift)]
-        many = _interior(2 * (square + theta), *given, lean=lean)
+        parts = [t[at] for t in (w, gap, lower, upper, weight, shift)]
+        many = _interior(2 * (square + theta), *parts, lean=lean)
         delta[at], feasible[at], dual[at] = many.delta, many.feasible, many.dual
     return Nearest(delta=delta.to(kind), feasible=feasible, dual=dual.to(kind))
 

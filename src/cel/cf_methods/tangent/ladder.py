@@ -9,7 +9,7 @@ from torch import Tensor
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.tangent.nearest_point import NearestPoint
 from cel.cf_methods.tangent.starts import other_starts
-from cel.cf_methods.tangent.switches import search_with_switches
+from cel.cf_methods.tangent.switches import search_switches_together, search_with_switches
 from cel.search import Found
 
 __all__ = ["Finish", "Rung", "climb", "descent", "known_rows", "restarts", "tangents"]
@@ -56,22 +56,26 @@ def _climb(problem: NearestPoint, rungs: Sequence[Rung], finish: Finish | None) 
     return problem.finish(found) if finish is None else finish(problem, found)
 
 
-def tangents(steps: int) -> Rung:
-    """Solve the tangents of the model, with changes of categories tried one by one."""
-    return lambda problem: search_with_switches(problem, steps=steps)
+def tangents(steps: int, *, together: bool = False) -> Rung:
+    """Solve the tangents of the model, with changes of categories one by one or `together`."""
+    search = search_switches_together if together else search_with_switches
+    return lambda problem: search(problem, steps=steps)
 
 
-def restarts(starts: Callable[[Query], Tensor], steps: int) -> Rung:
-    """Solve tangents from other points (n, k, d)."""
+def restarts(
+    starts: Callable[[Query], Tensor], steps: int, *more: Callable[[Query], Tensor]
+) -> Rung:
+    """Solve tangents from other points (n, k, d), from `more` where none of them is accepted."""
 
     def rung(problem: NearestPoint) -> Found:
-        return problem.restart(
-            Found.nothing(problem.query.x),
-            lambda rows: starts(problem.query.select(rows)),
-            steps=steps,
-        )
+        points = [_of_rows(problem, make) for make in (starts, *more)]
+        return problem.restart(Found.nothing(problem.query.x), *points, steps=steps)
 
     return rung
+
+
+def _of_rows(problem: NearestPoint, make: Callable[[Query], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda rows: make(problem.query.select(rows))
 
 
 def known_rows(train: TrainRows | None, count: int) -> Callable[[Query], Tensor]:

@@ -266,35 +266,44 @@ class NearestPoint:
             found.offer(stage(found.x)[rows], rows, self.accept, self.cost.value)
         return found
 
-    def restart(self, found: Found, starts: Callable[[Tensor], Tensor], *, steps: int) -> Found:
+    def restart(self, found: Found, *starts: Callable[[Tensor], Tensor], steps: int) -> Found:
         """Give rows without an answer another try from other points.
 
         Args:
             found: answers so far; changed in place.
-            starts: row numbers (a,) -> points (a, k, d).
+            starts: row numbers (a,) -> points (a, k, d); later ones for rows none of whose points
+                was accepted before.
             steps: tangents from the best of the points, moved to the boundary.
         """
         todo = (~found.ok).nonzero()[:, 0]
-        if not len(todo) or self.query.budget.expired:
+        place = Found.nothing(self.query.x)
+        for points in starts:
+            left = todo[~place.ok[todo]]
+            if not len(left) or self.query.budget.expired:
+                break
+            place.put_better(left, self._best_of(left, points(left)))
+        rows = place.ok.nonzero()[:, 0]
+        if not len(rows):
             return found
-        points = starts(todo)
-        count = points.shape[1]
-        if not count:
-            return found
-        rest = self.on(todo.repeat_interleave(count))
-        tried = Found.nothing(rest.query.x)
-        tried.offer(points.flatten(0, 1), rest.query.rows(), rest.accept, rest.cost.value)
-        best = tried.cost.reshape(-1, count).argmin(1)
-        best = best + count * torch.arange(len(todo), device=todo.device)
-        best = best[tried.ok[best]]
-        part, ok = rest.on(best), tried.ok[best]
+        part, ok = self.on(rows), place.ok[rows]
         x = bisect_to_boundary(
-            part.query.x, tried.x[best], ok, part.accept, slide=part.query.region.layout.numeric
+            part.query.x, place.x[rows], ok, part.accept, slide=part.query.region.layout.numeric
         )
         answer = part.tangent(x, steps=steps, radius=0.2)
         answer.offer(x, part.query.rows(), part.accept, part.cost.value)
-        found.put_better(todo[best // count], answer)
+        found.put_better(rows, answer)
         return found
+
+    def _best_of(self, rows: Tensor, points: Tensor) -> Found:
+        """Return the cheapest accepted one of some points (a, k, d) of each row."""
+        count = points.shape[1]
+        if not count:
+            return Found.nothing(self.query.x[rows])
+        rest = self.on(rows.repeat_interleave(count))
+        tried = Found.nothing(rest.query.x)
+        tried.offer(points.flatten(0, 1), rest.query.rows(), rest.accept, rest.cost.value)
+        best = tried.cost.reshape(-1, count).argmin(1)
+        return tried.select(best + count * torch.arange(len(rows), device=rows.device))
 
 
 def _renumbered(accept: Accept, rows: Tensor) -> Accept:

@@ -51,9 +51,22 @@ def nearest_rows(
         k = min(count, len(peers))
         for part in rows.split(max(1, CHUNK_VALUES // len(peers))):
             d = squared_distances(x[part], peers, numeric, category)
-            index = d.argmin(1, keepdim=True) if k == 1 else d.argsort(dim=1, stable=True)[:, :k]
-            out[part, :k] = peers[index]
+            out[part, :k] = peers[d.argmin(1, keepdim=True) if k == 1 else _smallest(d, k)]
     return out
+
+
+def _smallest(d: Tensor, k: int) -> Tensor:
+    """Return (n, k) columns of the smallest entries of each row, ties in order of columns.
+
+    The same as a stable sort of everything, which is needed only where the last place is tied.
+    """
+    value, index = d.topk(min(k + 1, d.shape[1]), dim=1, largest=False)
+    chosen = index[:, :k].sort(dim=1).values
+    chosen = chosen.gather(1, d.gather(1, chosen).argsort(dim=1, stable=True))
+    tied = (value[:, k - 1] == value[:, -1]).nonzero()[:, 0] if d.shape[1] > k else index[:0, 0]
+    if len(tied):
+        chosen[tied] = d[tied].argsort(dim=1, stable=True)[:, :k]
+    return chosen
 
 
 def kth_nearest(

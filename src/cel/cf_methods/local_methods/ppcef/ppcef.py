@@ -72,7 +72,7 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "ppcef"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     needs = frozenset({Need.GRADIENTS, Need.DENSITY, Need.TRAIN_ROWS})
     supports = frozenset(Support) - {Support.MULTIOUTPUT}
     reference = "Wielopolski, Furman, Stefanowski and Zieba, ECAI 2024"
@@ -134,12 +134,14 @@ class PPCEF(LocalMixin, BaseCounterfactualMethod):
         )
         if self.solver == "gradient":
             return self._descend(problem).x
-        steps, counts = POLISH, (self.starts, MANY)
+        steps, many = POLISH, MANY
         if problem.is_discrete and not problem.has_categories:
-            steps, counts = ROUNDED, (self.starts, SEVERAL)
-        first = tangents(steps) if problem.has_categories else descent(self._descend, steps)
-        later = [restarts(self._rows(count), 2 * steps) for count in counts]
-        rungs = [first, *later] if self.init == "row" else later
+            steps, many = ROUNDED, SEVERAL
+        first = descent(self._descend, steps)
+        if problem.has_categories:
+            first = tangents(steps, together=True)
+        later = restarts(self._rows(self.starts), 2 * steps, self._rows(many))
+        rungs = [first, later] if self.init == "row" else [later]
         return climb(problem, rungs, exact=False, finish=_finish)
 
     def _demand(self, query: Query) -> DensityDemand:
