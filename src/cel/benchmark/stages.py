@@ -369,9 +369,10 @@ class Workbench:
         path = self.store.folder("explain", cell.explain_key) / "result.parquet"
         result = ExplanationResult.from_parquet(path).with_context(self.context())
         references = self._made.setdefault("references", References())
-        entries = metric_entries(self.suite)
+        if "entries" not in self._made:  # of a file, read once
+            self._made["entries"] = metric_entries(self.suite)
         recorded = np.concatenate([self.split.train.y, self.split.valid.y])
-        judge = MetricsOrchestrator(metrics=entries, references=references)
+        judge = MetricsOrchestrator(metrics=self._made["entries"], references=references)
         scores = judge.compute(result, labels=recorded)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
             write_cell(folder, scores, result)
