@@ -35,17 +35,19 @@ SHOWN = {
 
 
 def effects():
-    """{metric: {name: mean}} over the datasets that local methods of classification have."""
+    """{metric: {name: mean}} over the datasets of classification, and on how many each name is."""
     scores = shipped_table("standard")
     places = set(scores.loc[scores["method"] == "cadex", "dataset"])
     wanted = scores[scores["metric"].isin(SHOWN) & scores["dataset"].isin(places)]
     means = wanted.groupby(["metric", "method", "dataset"])["value"].mean()
+    counts = wanted.groupby("method")["dataset"].nunique()
+    short = {m: f" ({n} of {len(places)})" for m, n in counts.items() if n < len(places)}
     means = means.groupby(["metric", "method"]).mean()
-    return {m: means[m].to_dict() for m in SHOWN if m in means}
+    return {m: means[m].to_dict() for m in SHOWN if m in means}, short
 
 
 def lines():
-    table = effects()
+    table, short = effects()
     head = ["name", "", "what it does", "settings", "departs from the publication"]
     head += [title for title, _ in SHOWN.values()]
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -55,7 +57,8 @@ def lines():
         cells += [f"`{settings}`" if settings else "defaults", v.departs]
         for metric, (_, digits) in SHOWN.items():
             value = table.get(metric, {}).get(name)
-            cells.append("" if value is None else f"{value:.{digits}f}")
+            told = "" if value is None else f"{value:.{digits}f}"
+            cells.append(told + short.get(name, "") if metric == "success" else told)
         out.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return out
 
