@@ -318,7 +318,7 @@ def check_part(suite: Suite) -> list[str]:
     found = rank_methods(ranks, lower_is_better=True)
     place = wrapped(f"The share of rows that `{a}` wins from `{b}` by {claim.metric} in suite "
                     f"`{suite.name}`, on {', '.join(shares.index)}:")  # fmt: skip
-    values = textwrap.indent(textwrap.fill(", ".join(map(str, shares)), 90), "    ")
+    values = textwrap.fill(" ".join(map(str, shares)), 90)
     out = [CHECK.format(place=place, p=p, shares=values)]
     body = zip(ranks.index, ranks.to_numpy(), strict=True)
     out += [*heads("dataset", *ranks.columns)]
@@ -605,7 +605,7 @@ LIMITS = (
     "whatever the direction. Regression has {few} datasets, on which p cannot be below "
     "{reach:.3f}: {can}; the directions are in `cel report --shipped standard`."
 )
-CHECK = """## Check it
+CHECK = '''## Check it
 
 {place}
 
@@ -613,17 +613,17 @@ CHECK = """## Check it
 import numpy as np
 from scipy import stats
 
-shares = [
+shares = """
 {shares}
-]
-gaps = [s - 0.5 for s in shares]
+"""
+gaps = [float(s) - 0.5 for s in shares.split()]
 every_sign = stats.PermutationMethod(n_resamples=np.inf)
 p = stats.wilcoxon(gaps, zero_method="pratt", method=every_sign).pvalue
 ```
 
 gives p = {p:.6g}, the first contrast of that claim below before Holm's correction. Mean ranks
 within the rows of the published local methods, by the same metric:
-"""
+'''
 CHECKED = (
     "`scipy.stats.friedmanchisquare` over these columns gives p = {p:.6g}. Mean places over "
     "datasets are {ranks}; `scikit_posthocs.posthoc_nemenyi_friedman` calls those pairs different "
