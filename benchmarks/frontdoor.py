@@ -1,6 +1,7 @@
 """`cel.explain` beside other libraries, and beside the single methods that it chooses from.
 
-    CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontdoor.py [rivals] [kinds] [--write]
+    CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontdoor.py [rivals] [kinds]
+        [--seed 0] [--write]
 
 rivals: Adult, LightGBM of 100 trees with 31 leaves, 500 rejected rows, free and constrained
 (sex, race, country, marital status, relationship, capital gain and loss fixed; age and education
@@ -12,8 +13,9 @@ user's own model and by the constraints. `L1` is the sum of |change| / training 
 `labels` the number of changed labels, `cost` what `auto` minimises: |change| / median absolute
 deviation, 1 per label and 0.05 per changed column; means over rows with an answer. `proved` are
 rows without an answer that are proved to have none. Times are CPU seconds of one process with one
-thread: `ms` of the answers, `ready` of what is done once (reading the table and the model). With
---write the tables go into docs/performance.md.
+thread: `ms` of the answers, the faster of two calls where one takes less than a second, `ready` of what is done once (reading the table and the model). With
+--write the tables go into docs/performance.md. --seed draws other rows: settings were chosen with
+those of seed 0 in view.
 """
 
 from __future__ import annotations
@@ -120,6 +122,10 @@ def timed(problem, model, name, rows, **settings):
     started = time.process_time()
     result = explainer.explain(rows)
     seconds = time.process_time() - started
+    if seconds < 1:  # others use the machine, too
+        started = time.process_time()
+        explainer.explain(rows)
+        seconds = min(seconds, time.process_time() - started)
     answers = result.to_frame().astype(object).reindex(rows.index)
     return line(problem, name, rows, answers, seconds, ready), result
 
@@ -137,17 +143,17 @@ def constrained(model, train):
     return Problem(model, train, immutable=FIXED, increasing=UP, ranges=RANGES)
 
 
-def rejected(model, test, count):
+def rejected(model, test, count, seed=0):
     below = np.flatnonzero(np.asarray(model.predict_proba(test)).argmax(1) == 0)
-    rows = np.random.default_rng(0).permutation(below)[:count]
+    rows = np.random.default_rng(seed).permutation(below)[:count]
     return test.iloc[rows].reset_index(drop=True)
 
 
-def rivals(count):
+def rivals(count, seed):
     train, y, test = adult()
     model = LGBMClassifier(n_estimators=100, num_leaves=31, verbose=-1, n_jobs=1, random_state=0)
     model.fit(train, y)
-    rows = rejected(model, test, count)
+    rows = rejected(model, test, count, seed)
     lines = []
     for setting, problem in (
         ("free", Problem(model, train)), ("constrained", constrained(model, train)),
@@ -264,7 +270,7 @@ SINGLE = ("nearest", "nice", "growing_spheres", "dice_closest", "actionable", "c
           "exact_tree", "live_regions", "wachter", "wachter_exact", "cem", "cadex")  # fmt: skip
 
 
-def portfolio(count):
+def portfolio(count, seed):
     train, y, test = adult()
     some = np.random.default_rng(1).permutation(len(train))[:3000]
     train, y = train.iloc[some].reset_index(drop=True), np.asarray(y)[some]
@@ -273,7 +279,7 @@ def portfolio(count):
         if hasattr(model, "fit"):
             model.fit(train, y)
         judge = Judge(model, train)
-        rows = rejected(judge, test, count)
+        rows = rejected(judge, test, count, seed)
         for setting in ("free", "constrained"):
             lines.append(beside(kind, setting, model, judge, train, rows))
     return pd.DataFrame(lines)
@@ -351,19 +357,20 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=[])
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--kind-rows", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     parts = options.parts or ["rivals", "kinds"]
     if "rivals" in parts:
-        table = rivals(options.rows).drop(columns=["good"])
+        table = rivals(options.rows, options.seed).drop(columns=["good"])
         print(markdown(table))
         if options.write:
             put("rivals", table)
     if "kinds" in parts:
-        table = portfolio(options.kind_rows)
+        table = portfolio(options.kind_rows, options.seed)
         print(markdown(table))
         if options.write:
-            put("kinds", table)
+            put("kinds" if options.seed == 0 else "kinds of other rows", table)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Methods for tree ensembles beside other libraries: cost, changes, proofs and CPU time per row.
 
     CEL_DATA=... OMP_NUM_THREADS=1 python benchmarks/trees.py [adult] [heloc] [--rows 500]
-        [--models lightgbm ...] [--write]
+        [--models lightgbm ...] [--methods cells ...] [--seed 0] [--write]
 
 adult: in two settings. FREE: every feature may go anywhere. HARD: sex, race, country, marital
 status, relationship, capital gain and capital loss fixed, age and education only up, at most 60
@@ -12,7 +12,8 @@ the first few of these rows. `optimal` and `impossible` are proved; `cost` is wh
 column; `of exact` is the cost over that of `exact_tree` on the rows that both answer; `alone` is
 the median CPU time of rows that are asked one at a time. heloc: `exact_tree` and `cells` on HELOC.
 One thread, one run; fitting and reading trees are left out. With --write the table goes into
-docs/performance.md.
+docs/performance.md; with --methods only the lines of these methods are asked for and replaced, and
+`exact_tree` is asked for the sake of `of exact`. --seed draws other rows.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import cel
 from cel.datasets import load_dataset
 from frontdoor import (
     FIXED,
+    PAGE,
     RANGES,
     adult,
     broken,
@@ -143,10 +145,10 @@ def ask_ours(problem, rows, method, exact):
     return line(problem, rows, method, answers, seconds, exact, **more)
 
 
-def beside(problem, rows, name, setting, rivals=True):
+def beside(problem, rows, name, setting, methods, rivals=True):
     """Return the lines of one model and setting."""
     lines, exact = [], None
-    order = sorted(OURS, key=lambda m: m != "exact_tree")
+    order = sorted({*methods, "exact_tree"}, key=lambda m: (m != "exact_tree", [*OURS].index(m)))
     for method in order:
         part = rows.iloc[: OURS[method] // (4 if "500" in name and method != "cells" else 1)]
         told, cost = ask_ours(problem, part, method, exact)
@@ -175,12 +177,13 @@ def on_adult(options):
         if name not in options.models:
             continue
         model = make()
-        rows = rejected(model, test, options.rows)
+        rows = rejected(model, test, options.rows, options.seed)
         for setting, problem in (
             ("FREE", Problem(model, train)), ("HARD", constrained(model, train)),
         ):  # fmt: skip
             if setting in options.settings:
-                out += beside(problem, rows, name, setting, rivals=not options.ours)
+                rivals = not options.ours and options.methods == [*OURS]
+                out += beside(problem, rows, name, setting, options.methods, rivals)
     return out
 
 
@@ -188,7 +191,8 @@ def on_heloc(options):
     split = load_dataset("heloc").split()
     train, y = split.train.frame, split.train.y
     model = models(train, y)["lightgbm"]()
-    rows = rejected(model, split.pipeline.inverse_transform(split.test.X), options.rows)
+    rows = rejected(model, split.pipeline.inverse_transform(split.test.X), options.rows,
+                    options.seed)  # fmt: skip
     problem = Problem(model, train)
     lines, exact = [], None
     for method in ("exact_tree", "cells"):
@@ -196,6 +200,17 @@ def on_heloc(options):
         exact = cost if exact is None else exact
         lines.append({"model": "lightgbm on HELOC", "setting": "FREE"} | told)
     return lines
+
+
+def replaced(table):
+    """Return the table of the page with the lines of this run in the place of the old ones."""
+    told = PAGE.read_text().split("<!-- trees -->")[1].split("<!-- end of trees -->")[0]
+    lines = [[c.strip() for c in one.split("|")[1:-1]] for one in told.strip().splitlines()]
+    old = pd.DataFrame([one for one in lines[2:] if len(one) == len(lines[0])], columns=lines[0])
+    key = ["model", "setting", "method"]
+    new = {tuple(one[key]): one for _, one in table.iterrows()}
+    rows = [new.pop(tuple(one[key]), one) for _, one in old.iterrows()]
+    return pd.DataFrame([*rows, *new.values()], columns=table.columns)
 
 
 def main() -> None:
@@ -206,6 +221,8 @@ def main() -> None:
         "--models", nargs="*", default=["lightgbm", "xgboost", "forest", "lightgbm 500"]
     )
     parser.add_argument("--settings", nargs="*", default=["FREE", "HARD"])
+    parser.add_argument("--methods", nargs="*", default=[*OURS], choices=[*OURS])
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ours", action="store_true", help="without other libraries")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -215,7 +232,7 @@ def main() -> None:
     table = pd.DataFrame(lines)
     print(markdown(table))
     if options.write:
-        put("trees", table)
+        put("trees", replaced(table[table["method"].isin(options.methods)]))
 
 
 if __name__ == "__main__":
