@@ -13,9 +13,9 @@ user's own model and by the constraints. `L1` is the sum of |change| / training 
 `labels` the number of changed labels, `cost` what `auto` minimises: |change| / median absolute
 deviation, 1 per label and 0.05 per changed column; means over rows with an answer. `proved` are
 rows without an answer that are proved to have none. Times are CPU seconds of one process with one
-thread: `ms` of the answers, the faster of two calls where one takes less than a second, `ready` of what is done once (reading the table and the model). With
---write the tables go into docs/performance.md. --seed draws other rows: settings were chosen with
-those of seed 0 in view.
+thread: `ms` of the answers (the faster of two calls where one takes less than a second), `ready`
+of what is done once (reading the table and the model). With --write the tables go into
+docs/performance.md. --seed draws other rows: settings were chosen with those of seed 0 in view.
 """
 
 from __future__ import annotations
