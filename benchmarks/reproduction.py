@@ -10,6 +10,7 @@ Counts by verdict and table, the placebo, and what every experiment did to the c
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from cel.benchmark.experiments import experiment_scores, experiments
 from cel.benchmark.shipped import shipped_cells
 from cel.benchmark.side_by_side import compare_with_paper, verdict_counts
 from cel.benchmark.verdicts import CELLS_SURE, MORE, SURE, placebo, reproduced
+from cel.cf_methods.variants import named
 from cel.metrics.significance import least_p
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
@@ -150,7 +152,22 @@ def head(scores):
     rows = most * len(suite.folds)
     quantile = suite.metric_params["prob_plausibility"]["quantile"]
     error = 100 * 0.5 / np.sqrt(rows)
-    return HEAD.format(most=most, rows=rows, error=error, quantile=quantile)
+    told = HEAD.format(most=most, rows=rows, error=error, quantile=quantile)
+    return told.replace("SETTINGS", settings_text(suite))
+
+
+def settings_text(suite):
+    """What lines of the suite set besides what their names stand for."""
+    parts = []
+    for spec in suite.methods:
+        known = named(spec.label)[1]
+        more = {k: v for k, v in spec.params.items() if k not in known or known[k] != v}
+        if more:
+            parts.append(f"`{spec.label}` ({', '.join(f'{k}={v!r}' for k, v in more.items())})")
+    told = "Settings of the printed runs, beyond those of the names in [methods.md](methods.md): "
+    return textwrap.fill(
+        f"{told}{'; '.join(parts)}.", 99, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def counts(scores):
@@ -198,6 +215,7 @@ run (local methods class 0, global and group methods class 1) and the quantile o
 was run ({quantile}). Logistic regression is convex and solved to the optimum. Up to {most} rows of
 a fold are explained ({rows:,} of a dataset): a share of rows has a standard error of at most
 {error:.1f} points on datasets that have so many.
+SETTINGS
 `cel compare RUN --with paper` puts every printed value beside ours.
 `python benchmarks/reproduction.py` prints this page from the shipped scores.
 

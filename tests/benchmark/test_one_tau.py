@@ -1,10 +1,15 @@
 """One threshold for the method that promises plausibility and for the metric that checks it."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import cel
 from cel.benchmark import collect, make_plan, open_run, run
+from cel.benchmark.shipped import shipped_table
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import Workbench
 from cel.benchmark.store import Store
@@ -13,6 +18,7 @@ from cel.metrics import MetricsOrchestrator
 from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.result import EvaluationContext
 
+CELL = ["dataset", "model", "method", "fold"]
 SUITE = {
     "name": "tau", "datasets": ["moons"], "folds": [0, 1, 2, 3, 4],
     "classifiers": {"lr": {}}, "density": {"epochs": 10}, "max_rows": 12,
@@ -83,6 +89,42 @@ def test_no_metric_computes_a_threshold_again(finished):
     )
     other = EvaluationContext(density=spy, **fields | {"levels": strict})
     assert judge.compute(result, other)["prob_plausibility"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("suite", "metric"), [("paper", "prob_plausibility"), ("standard", "coach_plausibility")]
+)
+def test_ppcef_is_plausible_under_its_own_threshold_in_every_shipped_fold(suite, metric):
+    scores = shipped_table(suite)
+    mine = scores[scores["method"].isin(["ppcef", "ppcef_tangents"])]
+    found = mine[(mine["metric"] == "rows_found") & (mine["value"] > 0)]
+    kept = mine[mine["metric"] == metric].set_index(CELL)["value"]
+    assert len(found) > 200
+    assert kept.loc[list(found[CELL].itertuples(index=False, name=None))].tolist() == [1.0] * len(
+        found
+    )
+
+
+def test_no_metric_has_a_quantile_of_densities_of_its_own():
+    """Of all modules of metrics those about density know thresholds; they ask the levels."""
+    root = Path(cel.__file__).parent / "metrics"
+    asked = {
+        "quantile",
+        "percentile",
+        "partition",
+        "nanquantile",
+        "nanpercentile",
+        "DensityLevels",
+    }
+    using = {}
+    for path in root.glob("*.py"):
+        calls = [n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        names = {getattr(f, "attr", getattr(f, "id", "")) for f in calls}
+        if names & asked:
+            using[path.stem] = names & asked
+    assert using == {"bootstrap": {"quantile"}, "neighbours": {"quantile"}}
+    text = (root / "density.py").read_text()
+    assert text.count("levels.thresholds(") == text.count("levels.pooled(") == 1
 
 
 def test_levels_by_hand():

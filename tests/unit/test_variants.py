@@ -73,6 +73,47 @@ def test_suites_run_what_the_names_say(suite):
         assert (spec.method, dict(spec.params)) == (cls.name, params), spec.label
 
 
+# What the printed runs set besides what a name stands for; other lines of `paper` are their names.
+PRINTED = {
+    "wachter": {"distance": "l2", "loss": "logit_hinge2"},
+    "wachter_exact": {"distance": "l2"},
+    "dice": {"posthoc_sparsity": None},
+    "ppcef": {"quantile": 0.25},
+    "ppcef_tangents": {"quantile": 0.25},
+    "cegp": {"beta": 0.01, "c_init": 1.0, "max_iter": 500},
+    "ares": {"bins": 10},
+    "glance": {"initial_clusters": 50, "n_local": 10, "choice": "mean-act"},
+    "glance_global": {"initial_clusters": 50, "n_local": 10, "choice": "mean-act"},
+}
+
+
+def test_the_printed_suite_runs_the_names_with_what_was_printed_and_nothing_else():
+    told = set()
+    for spec in load_suite("paper").methods:
+        cls, params = named(spec.label)
+        assert spec.method == cls.name
+        assert dict(spec.params) == {**params, **PRINTED.get(spec.label, {})}, spec.label
+        told.add(spec.label)
+    assert set(PRINTED) <= told
+
+
+# Left to `standard`, as the header of the suite says: slower than all others together.
+SLOW = {"exact_relu", "group_ppcef", "dicoflex"}
+
+
+@pytest.mark.parametrize("suite", ["quick", "standard", "paper"])
+def test_variants_stand_beside_the_publication_in_every_suite(suite):
+    labels = {m.label for m in load_suite(suite).methods}
+    methods = {VARIANTS[m].method if m in VARIANTS else m for m in labels}
+    slow = SLOW if suite == "quick" else set()
+    wanted = [n for n, v in VARIANTS.items() if v.method in methods and v.method not in slow]
+    missing = [name for name in wanted if name not in labels]
+    assert [m for m in missing if m != "rnce"] == [], "rnce is robust_nearest under another name"
+    assert named("rnce") == named("robust_nearest")
+    if suite != "paper":
+        assert {v.method for v in VARIANTS.values()} - methods <= slow
+
+
 def test_a_suite_may_add_settings_to_a_name():
     given = {"name": "s", "datasets": ["moons"], "methods": {"cem": {"params": {"kappa": 0.5}}}}
     (spec,) = load_suite(given).methods
