@@ -7,6 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from cel import ExplanationResult
 from cel.cf_methods.local_methods import Actionable, ExactTree
+from cel.cf_methods.starts_inside import starts_inside
 from cel.display.notebook import notebook_html
 from cel.display.person_page import person_page
 from cel.display.terminal import terminal_text
@@ -97,3 +98,32 @@ def test_people_are_told_from_where_costs_count():
     unproved = (loose.proof == "none") & loose.found
     shown = terminal_text(loose)
     assert shown.count("where the search began") == 2 - int(unproved[:2].sum())
+
+
+def test_which_rows_may_get_inside():
+    """Directions and frozen features bar the way; the ends are those that a grid has."""
+    ends = {"lower": 0.25, "upper": 0.75, "hard": True}
+    space = FeatureSpace(
+        (
+            Feature(name="up", direction="up", **ends),
+            Feature(name="down", columns=(1,), direction="down", **ends),
+            Feature(name="fixed", columns=(2,), mutable=False, **ends),
+            Feature(name="whole", kind="integer", columns=(3,), step=0.2, direction="up", **ends),
+        )
+    )
+    middle = [0.5, 0.5, 0.5, 0.4]
+    rows = np.array([middle] * 8, dtype=np.float32)
+    rows[1, 0], rows[2, 0] = 0.1, 0.9
+    rows[3, 1], rows[4, 1] = 0.1, 0.9
+    rows[5, 2] = 0.9
+    rows[6, 3], rows[7, 3] = 0.3, 0.7  # between the range and the ends of its grid
+    reasons = np.full(8, None, dtype=object)
+    starts = starts_inside(rows, space, np.zeros(8, dtype=bool), reasons)
+    assert starts.stuck.tolist() == [False, False, True, True, False, True, False, True]
+    assert starts.moved.tolist() == [False, True, False, False, True, False, True, False]
+    np.testing.assert_allclose(starts.x[[1, 4, 6], [0, 1, 3]], [0.25, 0.75, 0.4], atol=1e-6)
+    told = [r is not None for r in reasons]
+    assert told == starts.stuck.tolist()
+    skipped = starts_inside(rows, space, np.ones(8, dtype=bool), None)
+    assert not skipped.stuck.any()
+    np.testing.assert_array_equal(skipped.x, rows)
