@@ -197,6 +197,58 @@ def test_walks_find_single_moves_and_never_less_than_the_optimum(forest):
     assert len(coordinate_search(forest.bits, demand, nobody).cost) == 0
 
 
+def _two_sided(forest, n=60):
+    """A demand that many rows meet only by more than one move, and their prices."""
+    moves = _prices(forest, n)
+    low = np.quantile(forest.sums[:, 0], np.linspace(0.7, 0.99, n)) - 1e-6  # no sum lies on it
+    aim = np.stack([-low, np.full(n, 9.0)], 1)
+    return moves, Demand(forest.tables, np.array([0, 1]), np.array([1, -1]), aim)
+
+
+def test_rows_that_are_known_to_be_hopeless_are_not_walked(forest):
+    """They are asked about unless a single move answers them; those that are keep it."""
+    moves, demand = _two_sided(forest)
+    asked = []
+
+    def hopeless(rows):
+        asked.append(rows)
+        return rows % 2 == 0
+
+    _, single = _best(forest, moves, demand)
+    free = coordinate_search(forest.bits, demand, moves, second_try=False)
+    found = coordinate_search(forest.bits, demand, moves, second_try=False, hopeless=hopeless)
+    assert asked[0].tolist() == np.flatnonzero(np.isinf(single)).tolist()
+    even = np.isinf(single) & (np.arange(60) % 2 == 0)
+    assert np.isfinite(free.cost[even]).any()
+    assert np.isinf(found.cost[even]).all()
+    np.testing.assert_array_equal(found.cost[~even], free.cost[~even])
+
+
+def test_walks_along_some_axes_are_those_along_all(forest):
+    """Where an axis is closed to every row, profiles without it lead to the same points."""
+    moves, demand = _two_sided(forest)
+    closed = (OWNER == 1) & (np.arange(OFFSET[-1]) != moves.home[:, [1]])
+    moves.price[closed] = np.inf
+    whole = coordinate_search(forest.bits, demand, moves)
+    part = coordinate_search(forest.bits, demand, moves, axes=np.array([0, 2]))
+    assert np.isfinite(whole.cost).any()
+    np.testing.assert_allclose(part.cost, whole.cost)
+    have = np.isfinite(whole.cost)
+    np.testing.assert_array_equal(part.cells[have], whole.cells[have])
+
+
+def test_pieces_of_a_few_sets_of_axes_are_kept(forest, monkeypatch):
+    monkeypatch.setattr("cel.search.leaf_bits.KEPT_SETS", 2)
+    forest.bits._some_steps.clear()
+    sets = [np.array(a) for a in ([0], [1], [0, 2])]
+    first = forest.bits.steps_on(sets[0])
+    assert forest.bits.steps_on(sets[0]) is first
+    for axes in sets:
+        steps = forest.bits.steps_on(axes)
+        assert set(steps.axis.tolist()) <= set(axes.tolist())
+        assert len(forest.bits._some_steps) <= 2
+
+
 def test_ranks_give_first_moves_of_different_axes(forest):
     moves = _prices(forest, 200)
     tripled = _Prices(np.repeat(moves.price, 3, 0), np.repeat(moves.home, 3, 0))
