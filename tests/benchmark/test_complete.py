@@ -6,7 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cel.benchmark.shipped import refused_cells, shipped_cells, shipped_table
+from cel.benchmark.plan import make_plan
+from cel.benchmark.shipped import cell_states, refused_cells, shipped_cells, shipped_table
+from cel.benchmark.spec import load_suite
 from cel.report.gathered import read_shipped
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,8 @@ def test_what_is_taken_away_is_named(script, paper):
     assert gone.any()
     text, count = script["told"]("paper", scores[~gone], blank)
     assert count == before + 1
+    cells = cell_states(make_plan(load_suite("paper")), scores[~gone], blank).set_index(CELL)
+    assert cells.loc[tuple(place.values()), "state"] == "missing"
     assert f"paper: {count} blank cells without a reason" in text
     line = next(x for x in text.splitlines() if x.startswith("cadex "))
     assert line.split()[-1] == "1"
@@ -59,7 +63,8 @@ def test_a_value_that_is_no_number_needs_a_reason(script, paper):
 def test_a_cell_without_a_reason_is_not_shipped_as_refused():
     cells = pd.DataFrame(
         [("a", "done", ""), ("b", "skip", "one output only"), ("c", "missing", ""),
-         ("d", "timeout", "over 300 s"), ("e", "missing", "its scores are damaged")],
+         ("d", "timeout", "over 300 s"), ("e", "missing", "its scores are damaged"),
+         ("f", "error", "")],
         columns=["dataset", "state", "reason"],
     ).assign(model="lr", method="x", fold=0, rows=None, key="")  # fmt: skip
     assert refused_cells(cells)["dataset"].tolist() == ["b", "d"]
