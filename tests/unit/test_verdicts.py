@@ -161,6 +161,9 @@ def test_experiments_are_kept_or_dropped_by_their_scores():
     found = experiment_outcomes(scores, good).loc["cegp_theta_0"]
     assert found["kept"]
     assert found["explained"] == found["tried"] == found["about"] > 40
+    printed = paper_results()
+    ones = (printed["our_method"] == "cegp") & (printed["mean"] == 1)
+    assert found["tried"] - found["cells"] == ones.sum() > 0, "1 = 1 says nothing"
     bad = _scores(lambda t: t["value"] * 5 + 3).assign(experiment="cegp_theta_0")
     found = experiment_outcomes(scores, bad)
     assert found.loc["cegp_theta_0", ["explained", "kept"]].tolist() == [0, False]
