@@ -1,5 +1,7 @@
 """Descents without autograd: losses, layers, costs and simplices by hand, and the plain way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -99,6 +101,31 @@ def test_projections_of_many_steps_are_those_of_the_region(size, one_way):
                 ours(at), where.project(at), atol=3e-6 * max(1, size), rtol=0
             )
         assert torch.equal(ours(again)[again == 0], again[again == 0])
+
+
+def test_narrow_and_wide_blocks_are_projected_apart_to_the_byte():
+    """Blocks of 3, 20 and 16 categories together, and each in a space of its own."""
+    sizes, features, start = (3, 20, 16), [], 0
+    for i, size in enumerate(sizes):
+        columns = tuple(range(start, start + size))
+        words = tuple(map(str, range(size)))
+        features.append(
+            Feature(name=f"f{i}", kind="categorical", columns=columns, categories=words)
+        )
+        start += size
+    rng = np.random.default_rng(0)
+    parts = [np.eye(k, dtype=np.float32)[rng.integers(k, size=60)] for k in sizes]
+    x = torch.as_tensor(np.concatenate(parts, 1))
+    away = x + 0.2 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    together = FeatureSpace(tuple(features)).region(x).project(away)
+    assert len(FeatureSpace(tuple(features)).region(x).layout.by_width) == 2
+    for f in features:
+        columns = list(f.columns)
+        alone = FeatureSpace((replace(f, columns=tuple(range(len(columns)))),))
+        assert torch.equal(
+            together[:, columns], alone.region(x[:, columns]).project(away[:, columns])
+        )
+    assert together.sum(1).allclose(torch.full((60,), 3.0))
 
 
 def test_largest_categories_are_the_chosen_ones_to_the_byte():

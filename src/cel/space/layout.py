@@ -15,6 +15,7 @@ from cel.space.feature_space import FeatureSpace
 
 __all__ = ["TOLERANCE", "Layout", "Switches", "by_feature"]
 
+NARROW = 16  # categories; sorting more than that takes another way
 TOLERANCE = 1e-6  # of the size of a column
 
 
@@ -93,6 +94,27 @@ class Layout:
     def has_grid(self) -> bool:
         """Whether any number is rounded to something."""
         return bool((self.step > 0).any()) or bool(self.ranks)
+
+    @cached_property
+    def by_width(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """One-hot blocks of up to 16 categories, and wider ones: (numbers, (h, l) columns).
+
+        Few values are sorted much faster, and are not padded to the width of the largest block.
+        """
+        size = self.real.sum(1)
+        parts = [p.nonzero()[:, 0] for p in (size <= NARROW, size > NARROW)]
+        return tuple((p, self.blocks[p][:, : int(size[p].max())]) for p in parts if len(p))
+
+    @cached_property
+    def place_by_width(self) -> Tensor:
+        """(d,) where a one-hot column is in the flat blocks of `by_width`, 0 for numbers."""
+        place, start = torch.zeros_like(self.place), 0
+        for part, columns in self.by_width:
+            at = torch.arange(columns.numel(), device=columns.device).reshape(columns.shape)
+            real = self.real[part][:, : columns.shape[1]]
+            place[columns[real]] = start + at[real]
+            start += columns.numel()
+        return place
 
     @cached_property
     def switches(self) -> Switches:

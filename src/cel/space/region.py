@@ -110,8 +110,7 @@ class Region:
         lay = self.layout
         out = torch.minimum(torch.maximum(x, self.lower), self.upper)
         if lay.blocks.numel():
-            blocks = project_simplex(_in_blocks(x, lay.blocks), self._open)
-            out = torch.where(lay.numeric, out, blocks.flatten(1).index_select(1, lay.place))
+            out = torch.where(lay.numeric, out, self._simplices(x))
         return torch.where(self.fixed, self.origin, out)
 
     @array_in_array_out
@@ -173,6 +172,16 @@ class Region:
             "integer": (((grid - x).abs() > tol) & free).sum(-1),
             "relation": self._rules.broken(x).sum(-1),
         }
+
+    def _simplices(self, x: Tensor) -> Tensor:
+        """(n, d) the projections of all blocks; columns that are in none mean nothing."""
+        lay = self.layout
+        parts = [
+            project_simplex(_in_blocks(x, columns), open_).flatten(1)
+            for (_, columns), open_ in zip(lay.by_width, self._open, strict=True)
+        ]
+        blocks = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        return blocks.index_select(1, lay.place_by_width)
 
     # -- how many ----------------------------------------------------------------------------
 
@@ -256,13 +265,17 @@ class Region:
         return (_in_blocks(self.origin, can.blocks) > 0.5) & can.real
 
     @cached_property
-    def _open(self) -> Tensor:
-        """(n, g, k) bool: what is allowed in all blocks, and their first column if nothing is.
+    def _open(self) -> list[Tensor]:
+        """(n, h, l) bool: what is allowed in blocks, and their first column if nothing is.
 
         `fixed` closes that one again.
         """
-        out = _in_blocks(self.reachable, self.layout.blocks) & self.layout.real
-        out[..., 0] |= ~out.any(-1)
+        out = []
+        for part, columns in self.layout.by_width:
+            real = self.layout.real[part][:, : columns.shape[1]]
+            allowed = _in_blocks(self.reachable, columns) & real
+            allowed[..., 0] |= ~allowed.any(-1)
+            out.append(allowed)
         return out
 
     def _snap_categories(self, x: Tensor) -> Tensor:

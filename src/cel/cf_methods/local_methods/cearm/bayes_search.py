@@ -209,8 +209,8 @@ class _BayesSearch:
     def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: int) -> Tensor:
         """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
         numeric, shape = self.query.region.layout.numeric, x.shape
+        speed, kept = torch.zeros_like(x), self._keeps_labels(x)
         source = rows.repeat_interleave(shape[1])
-        speed = torch.zeros_like(x)
 
         def loss(points: Tensor, _: Tensor) -> Tensor:
             return -self._own(posterior, points, rows, bold).sum(1)
@@ -221,8 +221,23 @@ class _BayesSearch:
             way = slope / slope.norm(dim=-1, keepdim=True).clamp(min=1e-30)
             speed = _MOMENTUM * speed + (1 - _MOMENTUM) * way
             x = x - _STRIDE * left / self.settings.ascent * speed
-            x = self.query.project(x.flatten(0, 1), source).reshape(shape)
+            if kept:
+                x = self.clipped(x, rows)
+            else:
+                x = self.query.project(x.flatten(0, 1), source).reshape(shape)
         return x
+
+    def _keeps_labels(self, x: Tensor) -> bool:
+        """Tell whether snapped points (a, b, d) have a label in every block: then it stays.
+
+        A block of a category that is not known is empty, and would be projected.
+        """
+        lay = self.query.region.layout
+        if not lay.blocks.numel():
+            return True
+        values = x.flatten(0, 1).index_select(1, lay.blocks.flatten())
+        values = values.reshape(-1, *lay.blocks.shape) * lay.real
+        return bool((values.sum(-1) == 1).all() & (values.amax(-1) == 1).all())
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -110,9 +111,13 @@ class Process:
         return r.square_().mul_(decay).div_(3).add_(near), near.mul_(-5 / 6)
 
 
-def _squares(a: Tensor, b: Tensor) -> Tensor:
-    """Return squared distances (..., m, n) of points (..., m, d) and (..., n, d)."""
-    ends = a.square().sum(-1, keepdim=True) + b.square().sum(-1)[..., None, :]
+def _squares(a: Tensor, b: Tensor, known: Tensor | None = None) -> Tensor:
+    """Return squared distances (..., m, n) of points (..., m, d) and (..., n, d).
+
+    `known` are the squared lengths (..., n) of b, where they are needed more than once.
+    """
+    size = b.square().sum(-1) if known is None else known
+    ends = a.square().sum(-1, keepdim=True) + size[..., None, :]
     return ends.sub_(2 * a @ b.mT)
 
 
@@ -124,6 +129,11 @@ class Posterior:
     x: Tensor  # (a, k, d) scaled data
     root: Tensor  # (a, k, k) inverse of the Cholesky factor
     weights: Tensor  # (a, k, m)
+
+    @cached_property
+    def size(self) -> Tensor:
+        """(a, k) squared lengths of the data."""
+        return self.x.square().sum(-1)
 
     def single(self) -> Posterior:
         """Return the same in single precision: good enough for directions, twice as fast."""
@@ -144,7 +154,7 @@ class _Moments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, points: Tensor, posterior: Posterior) -> tuple[Tensor, Tensor]:
         p = posterior.process
-        cross, slope = p._matern(_squares(points, posterior.x))  # (a, c, k)
+        cross, slope = p._matern(_squares(points, posterior.x, posterior.size))  # (a, c, k)
         half = cross @ posterior.root.mT
         variance = p.variance - half.square().sum(-1)
         ctx.posterior = posterior
