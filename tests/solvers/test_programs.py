@@ -205,6 +205,19 @@ def test_programs_without_columns_that_cannot_move_have_the_same_solutions():
     torch.testing.assert_close(full.dual[at], lean.dual[at], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+def test_columns_that_no_row_can_move_still_count_where_they_are(l1):
+    w, gap, low, high = draw(n=60, c=2, d=6, seed=6)
+    low[:, 1] = high[:, 1] = 0.6
+    low[:, 4] = high[:, 4] = -0.4
+    full, lean = (nearest_all(w, gap, low, high, l1=l1, lean=b) for b in (False, True))
+    assert (full.feasible == lean.feasible).all()
+    at = full.feasible
+    assert 10 < int(at.sum()) < 60
+    assert (lean.delta[:, [1, 4]] == torch.tensor([0.6, -0.4])).all()
+    torch.testing.assert_close(full.delta[at], lean.delta[at], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("c", [2, 3, 4])
 def test_dual_values_of_few_demands_end_where_the_interior_point_does(c):
     w, gap, low, high = draw(n=200, c=c, d=6, seed=c)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from cel.cf_methods.local_methods.ppcef import PPCEF
+from cel.cf_methods.local_methods.ppcef import PPCEF, descent
 from cel.errors import MissingInputError
 from cel.protocols import Task
 from cel.space import Feature, FeatureSpace
+from cel.testing import Counting
 from cel.testing.problems import GaussianDensity, ToyModel
 
 D = 4
@@ -168,6 +169,27 @@ def test_unreachable_density_is_not_found():
     x = x[model.predict(x) == 0]
     method = PPCEF(model, gen_model=density, space=narrow, rounds=1, steps=20).fit(train)
     assert set(method.explain(x, 1).status) <= {"not_found"}
+
+
+def test_rows_far_from_any_plausible_point_are_given_up_early(monkeypatch):
+    """Half of the rows cannot leave an unlikely value; the others lose no answer."""
+    model, density, train = model_and_rows(8)
+    space = SPACE.with_changes(x0={"mutable": False}, x1={"kind": "integer", "step": 0.05})
+    rows = train[model.predict(train) == 0][:40].copy()
+    far = 4 * SCALE * np.sign(float(density.centres[1, 0]))
+    rows[:20, 0] = float(density.centres[1, 0]) + far
+    rows = rows[model.predict(rows) == 0]
+    results = []
+    for hope in (descent.HOPE, (1e9, 1e9)):
+        monkeypatch.setattr(descent, "HOPE", hope)
+        counted = Counting(model)
+        method = PPCEF(counted, gen_model=density, space=space).fit(train)
+        counted.asked.clear()
+        results.append((method.explain(rows, 1), counted.rows))
+    (quick, asked), (patient, most) = results
+    assert 5 < quick.found.sum() < len(rows) - 5
+    assert np.array_equal(quick.found, patient.found)
+    assert asked < 0.8 * most
 
 
 def test_mixed_rows_keep_both_promises(deviation):
