@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from cel.benchmark.apart import FORKS, apart
 from cel.benchmark.early_imports import LIBRARIES
 from cel.cf_methods import METHODS
+from cel.space import FeatureSpace
+from cel.testing.untouched import Witness
 
 needs_forks = pytest.mark.skipif(not FORKS, reason="jobs run in the worker on this system")
 
@@ -48,3 +51,21 @@ def test_libraries_of_the_methods_of_a_run_are_imported_early():
 
 def test_libraries_are_listed_for_methods_that_exist():
     assert set(LIBRARIES) <= set(METHODS)
+
+
+def test_what_was_altered_is_told_by_its_full_name(monkeypatch):
+    """Functions, methods and classes that were replaced, and what is no longer there."""
+    witness, here = Witness({}), sys.modules[FeatureSpace.__module__]
+    assert witness.changes() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "manual_seed", lambda seed: None)
+        patch.setattr(FeatureSpace, "vector", lambda self, name: None)
+        patch.delattr(torch, "relu")
+        told = {"torch.manual_seed", "torch.relu", f"{here.__name__}.FeatureSpace.vector"}
+        assert set(witness.changes()) == told
+    assert witness.changes() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(here, "FeatureSpace", object)
+        assert witness.changes() == [f"{here.__name__}.FeatureSpace"]
+        patch.delitem(sys.modules, here.__name__)
+        assert f"{here.__name__}.Feature" in witness.changes()

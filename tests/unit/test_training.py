@@ -15,7 +15,7 @@ from cel.models.classifiers import MLPClassifier
 from cel.models.inputs import read_rows, validation_cut
 from cel.models.layers import Linear, Network
 from cel.models.regressors import MLPRegressor
-from cel.models.training.loop import Job, Outcome, seeded, train
+from cel.models.training.loop import Job, Outcome, _Trainer, seeded, train
 from cel.models.training.many import fit_many
 from cel.models.training.row_pool import RowPool
 from cel.models.training.schedule import FLOW_PRESETS, PREDICTOR_PRESETS, Schedule
@@ -150,6 +150,24 @@ def test_cosine_decay_ends_near_a_hundredth():
     assert rates[0] == pytest.approx(0.05)
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.05 * 0.02
+
+
+@pytest.mark.parametrize("sizes", [(3.0, 0.1), (0.1, 0.2), (3.0, 7.0)])
+def test_clip_shortens_the_long_gradients_and_no_other(sizes):
+    """Gradients of one model count together; where none is long, all are as they were."""
+    trainer = _Trainer([line(seed=s) for s in range(2)], torch.device("cpu"))
+    for p in trainer.parameters:
+        p.grad = torch.ones_like(p) * torch.tensor(sizes).view(-1, *(1,) * (p.dim() - 1))
+    before = [p.grad.clone() for p in trainer.parameters]
+    trainer._clip(1.0)
+    length = torch.tensor(sizes) * 2**0.5  # a weight and a bias for each model
+    for p, grad in zip(trainer.parameters, before, strict=True):
+        want = grad / length.clamp(min=1.0).view(-1, *(1,) * (p.dim() - 1))
+        torch.testing.assert_close(p.grad, want, rtol=1e-5, atol=0)
+        assert torch.equal(p.grad[length <= 1], grad[length <= 1])
+    trainer.parameters[0].grad[0] = torch.nan
+    trainer._clip(100.0)
+    assert trainer.parameters[1].grad[0].isnan().all(), "what has no length is no gradient"
 
 
 def test_clip_bounds_each_model_of_a_stack():
