@@ -1,19 +1,22 @@
 """What robustness costs and brings: the tables of docs/robust.md from a run of suite `robust`.
 
     cel run robust
-    python benchmarks/robust.py [runs/robust] [--against wachter_exact,nice]
+    python benchmarks/robust.py [runs/robust] [--against wachter_exact,nice] [--write]
 
 First table: means over rows, then folds, models and datasets. Every share is over rows that the
 method answered; `answered` says how many those are. Second table: each robust method against each
 rival on rows that both answered. A unit of the intervals and tests is a dataset: the mean over its
 rows, folds and models. Intervals are bootstraps over datasets; the test is the exact two-sided
-sign test, which with five datasets cannot give less than 0.0625.
+sign test, which with five datasets cannot give less than 0.0625. `--write` puts the tables into
+docs/robust.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,6 +36,8 @@ AGAIN = [
 OTHER = ["noise_robustness", "stability", "delta_validity", "certified_margin"]
 PRICE = ["gower", "sparsity", "density_percentile"]
 RETRAINED = "retrained"  # the mean of AGAIN
+PAGE = Path(__file__).parents[1] / "docs" / "robust.md"
+MARKS = ("<!-- tables -->", "<!-- end of tables -->")
 
 
 def rows_of(folder):
@@ -130,18 +135,37 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("run", nargs="?", default="runs/robust")
     parser.add_argument("--against", default="wachter_exact,nice")
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     rivals = given.against.split(",")
     if strangers := set(rivals) - set(method_names()):
         parser.error(f"unknown method {sorted(strangers)[0]!r}")
     rows = rows_of(given.run)
-    print(f"{len(rows)} rows of {rows['dataset'].nunique()} datasets\n")
-    print(markdown(overview(rows)), "\n")
-    print(markdown(duels(rows, rivals)), "\n")
     means = by_dataset(rows[rows["found"]], [RETRAINED, "gower"])
+    parts = [
+        f"{len(rows)} rows of {rows['dataset'].nunique()} datasets and all lines.",
+        markdown(overview(rows)),
+        "Robust methods against two rivals, on rows that both answered:",
+        markdown(duels(rows, rivals)),
+        "By dataset:",
+    ]
     for metric in (RETRAINED, "gower"):
         wide = means.pivot(index="dataset", columns="method", values=metric)
-        print(markdown(wide.rename_axis(f"{metric} by dataset").reset_index()), "\n")
+        parts.append(markdown(wide.rename_axis(f"{metric} by dataset").reset_index()))
+    text = "\n\n".join(parts)
+    print(text)
+    if given.write:
+        write(PAGE, text)
+
+
+def write(page, text):
+    """Put tables between their marks in a page."""
+    old = page.read_text(encoding="utf-8")
+    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
+    if not between.search(old):
+        raise SystemExit(f"{page.name} has no lines {MARKS[0]} and {MARKS[1]}")
+    whole = f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}"
+    page.write_text(between.sub(lambda _: whole, old), encoding="utf-8")
 
 
 if __name__ == "__main__":
