@@ -9,7 +9,12 @@ import torch
 
 from cel.benchmark.apart import FORKS, apart
 from cel.benchmark.early_imports import LIBRARIES
+from cel.benchmark.plan import make_plan
+from cel.benchmark.preflight import preflight
+from cel.benchmark.spec import load_suite
+from cel.benchmark.supervisor import Supervisor
 from cel.cf_methods import METHODS
+from cel.errors import ConfigError
 from cel.space import FeatureSpace
 from cel.testing.untouched import Witness
 
@@ -69,3 +74,24 @@ def test_what_was_altered_is_told_by_its_full_name(monkeypatch):
         assert witness.changes() == [f"{here.__name__}.FeatureSpace"]
         patch.delitem(sys.modules, here.__name__)
         assert f"{here.__name__}.Feature" in witness.changes()
+
+
+@pytest.mark.parametrize(("device", "seen"), [("cpu", ""), ("cuda", "3")])
+def test_workers_on_cores_see_no_gpu(tmp_path, monkeypatch, device, seen):
+    """Gradients that metrics compute beside a GPU would leave forked methods without autograd."""
+    started = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setattr(
+        "cel.benchmark.supervisor.subprocess.Popen", lambda *_, **kw: started.append(kw["env"])
+    )
+    Supervisor(tmp_path, jobs=1, device=device, report=print, log=tmp_path / "log")._start()
+    assert started[0]["CUDA_VISIBLE_DEVICES"] == seen
+
+
+def test_metrics_that_train_models_are_refused_beside_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr("cel.benchmark.preflight.check_machine", lambda **_: None)
+    plan = make_plan(load_suite("robust"))
+    with pytest.raises(ConfigError, match="retraining_seeds.*cores only.*leave out --device"):
+        preflight(plan, tmp_path / "r", device="cuda")
+    preflight(plan, tmp_path / "r")
+    preflight(make_plan(load_suite("smoke")), tmp_path / "r", device="cuda")

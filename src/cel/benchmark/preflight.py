@@ -30,6 +30,9 @@ ENGINES = ("local", "dask")
 OURS = ("model", "gen_model", "space")  # given by the benchmark, not by a suite
 
 
+RETRAINING = "retraining_"  # metrics that train models where cells are scored
+
+
 def preflight(
     plan: Plan,
     out: str | Path,
@@ -52,6 +55,7 @@ def preflight(
         device: "cpu" or "cuda".
     """
     check_machine(jobs=jobs, engine=engine, address=address, device=device)
+    _check_gradients(plan.suite, device)
     if shard is not None:
         plan.shard(*shard)
     if not plan.cells:
@@ -89,6 +93,16 @@ def _check_device(device: str) -> None:
     if number and int(number) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise ConfigError(f"device {device!r}: this machine has {count}, numbered from 0")
+
+
+def _check_gradients(suite: Suite, device: str) -> None:
+    """Refuse metrics that train models in workers beside a GPU: their forks lose autograd."""
+    trained = [name for name in suite.extra_metrics if name.startswith(RETRAINING)]
+    if trained and device != "cpu":
+        raise ConfigError(
+            f"suite {suite.name!r}: {', '.join(trained)} train models where cells are scored, "
+            f"which works on cores only; the device is {device}, leave out --device"
+        )
 
 
 def check_folder(out: str | Path) -> None:

@@ -201,11 +201,14 @@ class Supervisor:
     def _start(self) -> subprocess.Popen[bytes]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
+        # A process that has computed gradients beside a GPU, as metrics that train models do, cannot
+        # give autograd to the processes that it forks for methods: on cores no GPU is seen.
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.device == "cpu" else {}
         module = ["-P", "-m", "cel.benchmark.worker"]
         return subprocess.Popen(
             [sys.executable, *module, str(self.store), self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | threads,
+            env=os.environ | threads | hidden,
             process_group=0,  # killed as a whole; a session of its own would get a smaller share
         )  # fmt: skip
 
