@@ -91,7 +91,7 @@ def test_workers_on_cores_see_no_gpu(tmp_path, monkeypatch, device, seen):
 def test_metrics_that_train_models_are_refused_beside_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr("cel.benchmark.preflight.check_machine", lambda **_: None)
     plan = make_plan(load_suite("robust"))
-    with pytest.raises(ConfigError, match="retraining_seeds.*cores only.*leave out --device"):
+    with pytest.raises(ConfigError, match=r"retraining_seeds.*cores only.*leave out --device"):
         preflight(plan, tmp_path / "r", device="cuda")
     preflight(plan, tmp_path / "r")
     preflight(make_plan(load_suite("smoke")), tmp_path / "r", device="cuda")

@@ -201,8 +201,8 @@ class Supervisor:
     def _start(self) -> subprocess.Popen[bytes]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
-        # A process that has computed gradients beside a GPU, as metrics that train models do, cannot
-        # give autograd to the processes that it forks for methods: on cores no GPU is seen.
+        # A process that has computed gradients beside a GPU, as metrics that train models do,
+        # cannot give autograd to processes that it forks for methods: on cores no GPU is seen.
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.device == "cpu" else {}
         module = ["-P", "-m", "cel.benchmark.worker"]
         return subprocess.Popen(
