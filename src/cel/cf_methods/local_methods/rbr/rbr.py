@@ -25,6 +25,7 @@ from cel.space.simplex import project_simplex
 __all__ = ["RBR"]
 
 ROUNDING = 1e-5  # of a radius: what snapping may add to it
+UNMOVED = 1e-6  # of an encoded number: less is no change, if the row is an answer without it
 
 
 class RBR(LocalMixin, BaseCounterfactualMethod):
@@ -55,7 +56,7 @@ class RBR(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "rbr"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs = frozenset({Need.TRAIN_ROWS})
     reference = "Nguyen, Bui and Nguyen, UAI 2022, arXiv:2206.10833"
     _copies: ClassVar[int] = 1200
@@ -103,7 +104,7 @@ class RBR(LocalMixin, BaseCounterfactualMethod):
         odds = self._odds(part, around, wanted)
         x[rows] = self._descend(part, start[rows], odds)
         both = wanted.any(1) & ~wanted.all(1)
-        x[rows] = torch.where(both[:, None], x[rows], start[rows])
+        x[rows] = _unmoved(torch.where(both[:, None], x[rows], start[rows]), part)
         with torch.no_grad():
             value = odds(x[rows], part.rows())
         for row, number, known in zip(
@@ -213,3 +214,11 @@ def _best_of(x: Tensor, start: Tensor, query: Query, odds: RowFunction) -> Tenso
     known = ~x.isnan().any(1)
     value = odds(torch.where(known[:, None], x, start), rows)
     return torch.where((known & (value < odds(start, rows)))[:, None], x, start)
+
+
+@torch.no_grad()
+def _unmoved(x: Tensor, query: Query) -> Tensor:
+    """Put numbers of x (n, d) back that differ from the row by rounding alone."""
+    back = torch.where((x - query.x).abs() < UNMOVED, query.x, x)
+    ok = query.accept(back, query.rows())[1]
+    return torch.where(ok[:, None], back, x)
