@@ -25,7 +25,7 @@ def paper():
     return shipped_table("paper"), shipped_table("paper", "blank")
 
 
-@pytest.mark.parametrize("suite", ["paper"])
+@pytest.mark.parametrize("suite", ["paper", "standard"])
 def test_no_cell_of_a_shipped_line_is_blank_without_a_reason(script, suite):
     scores, cells = shipped_table(suite), shipped_cells(suite)
     known = cells[cells["method"].isin(set(scores["method"]))]
