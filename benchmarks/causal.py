@@ -25,7 +25,8 @@ from cel.metrics.bootstrap import bootstrap_interval
 from cel.models import load_model
 from cel.result import ExplanationResult
 from cel.space.causal import Mechanism, StructuralModel
-from robust import markdown, sign_test, write
+from marked import put_between
+from robust import markdown, sign_test
 
 OURS = ("causal", "causal_cautious")
 MOVED = 1e-6  # a smaller change of a feature is rounding
@@ -166,7 +167,7 @@ def main():
     )
     print(text)
     if given.write:
-        write(PAGE, text)
+        put_between(PAGE, "tables", text)
 
 
 if __name__ == "__main__":

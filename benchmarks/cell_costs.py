@@ -19,7 +19,6 @@ import cProfile
 import hashlib
 import io
 import pstats
-import re
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +33,7 @@ from cel.models.generative import default_density
 from cel.models.generative.levels import DensityLevels
 from cel.protocols import Need
 from cel.result import EvaluationContext
+from marked import put_between
 from methods import cpu, load_dataset, markdown
 
 LINES = [
@@ -44,7 +44,6 @@ LINES = [
 SHOWN = ["coverage", "validity", "l1", "l2", "sparsity", "density_percentile"]
 EPOCHS = 20
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-MARKS = ("<!-- cell costs -->", "<!-- end of cell costs -->")
 
 
 class Fold:
@@ -132,14 +131,6 @@ def side_by_side(before, now):
     return out
 
 
-def write(table):
-    """Put a table between the marks of the page."""
-    text = PAGE.read_text()
-    pattern = re.compile(f"{re.escape(MARKS[0])}.*{re.escape(MARKS[1])}", re.DOTALL)
-    new = f"{MARKS[0]}\n\n{markdown(table)}\n\n{MARKS[1]}"
-    PAGE.write_text(pattern.sub(lambda _: new, text))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", default="adult,credit_default")
@@ -168,7 +159,7 @@ def main():
         table = side_by_side(pd.read_csv(options.against), now)
         print(markdown(table))
         if options.write:
-            write(table)
+            put_between(PAGE, "cell costs", markdown(table))
 
 
 if __name__ == "__main__":

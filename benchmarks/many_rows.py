@@ -26,9 +26,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from marked import put_between
+
 PART = 50_000
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-MARKS = ("<!-- many rows -->", "<!-- end of many rows -->")
 
 
 def people(n, seed):
@@ -132,7 +133,7 @@ def main() -> None:
         lines.append(measured(options.way, rows))
         print(lines[-1], flush=True)
     if options.write:
-        put("\n".join(lines))
+        put_between(PAGE, "many rows", "\n".join(lines))
 
 
 def measured(way, rows):
@@ -147,16 +148,6 @@ def measured(way, rows):
     answers = f"{int(found[1]):,}" if found else ""
     per_row = 1e3 * float(seconds) / rows
     return f"| {rows:,} | {answers} | {seconds} | {per_row:.2f} | {peak} |"
-
-
-def put(table):
-    """Put the table between its marks."""
-    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
-    page = PAGE.read_text(encoding="utf-8")
-    if not between.search(page):
-        raise SystemExit(f"{PAGE} has no marks {MARKS[0]}")
-    whole = f"{MARKS[0]}\n{table}\n{MARKS[1]}"
-    PAGE.write_text(between.sub(lambda _: whole, page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from torch import nn
 from cel.datasets import FileDataset, load_dataset
 from cel.models import wrap
 from cel.space import FeatureSpace
-from printed_settings import FOUR, SCHOOL, TWO, cut, unit
+from printed_settings import FOUR, TWO, adult_columns, cut, unit
 
 OUTLIER = 3.0  # standard deviations beyond which CARLA's file of GMC has no row
 
@@ -66,15 +66,8 @@ def carla_adult():
     """Adult in CARLA: numbers in [0, 1], education as a rank, two columns per category."""
     data = load_dataset("adult", binary=True)
     columns = []
-    for name in data.frame:
-        values = data.frame[name]
-        if name in TWO:
-            own = (values.astype(str) == TWO[name]).to_numpy(dtype=float)
-            columns += [own, 1 - own]
-        elif name == "education":
-            columns.append(np.array([SCHOOL.index(v) for v in values.astype(str)]) / 15)
-        else:
-            columns.append(unit(values.to_numpy(dtype=float)))
+    for name, column in adult_columns(data.frame):
+        columns += [column, 1 - column] if name in TWO else [column]
     return _free(np.stack(columns, 1), data.table.y, data.target.desired_position or 0)
 
 

@@ -63,19 +63,22 @@ def unit(column):
     return (column - column.min()) / (column.max() - column.min())
 
 
+def adult_columns(frame):
+    """Give the names of Adult's features, each with its column on [0, 1]."""
+    for name in frame:
+        values = frame[name]
+        if name in TWO:
+            yield name, (values.astype(str) == TWO[name]).to_numpy(dtype=float)
+        elif name == "education":
+            yield name, np.array([SCHOOL.index(v) for v in values.astype(str)]) / 15
+        else:
+            yield name, unit(values.to_numpy(dtype=float))
+
+
 def two_valued_adult():
     """Adult with one column per feature: numbers in [0, 1], education as a rank, 0 or 1 else."""
     data = load_dataset("adult", binary=True)
-    columns = []
-    for name in data.frame:
-        values = data.frame[name]
-        if name in TWO:
-            columns.append((values.astype(str) == TWO[name]).to_numpy(dtype=float))
-        elif name == "education":
-            columns.append(np.array([SCHOOL.index(v) for v in values.astype(str)]) / 15)
-        else:
-            columns.append(unit(values.to_numpy(dtype=float)))
-    x = np.stack(columns, 1)
+    x = np.stack([column for _, column in adult_columns(data.frame)], 1)
     goal = data.target.desired_position or 0
     return cut(FeatureSpace.continuous(x.shape[1]), x, data.table.y, goal)
 

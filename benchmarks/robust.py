@@ -14,7 +14,6 @@ docs/robust.md.
 from __future__ import annotations
 
 import argparse
-import re
 from math import comb
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from cel.benchmark.row_scores import row_tables
 from cel.benchmark.runner import open_run
 from cel.cf_methods.variants import method_names
 from cel.metrics.bootstrap import bootstrap_interval
+from marked import put_between
 
 ROBUST = (
     "roar", "roar_wide", "probe", "probe_strict", "rbr", "robust_nearest", "robust_nearest_stable",
@@ -37,7 +37,6 @@ OTHER = ["noise_robustness", "stability", "delta_validity", "certified_margin"]
 PRICE = ["gower", "sparsity", "density_percentile"]
 RETRAINED = "retrained"  # the mean of AGAIN
 PAGE = Path(__file__).parents[1] / "docs" / "robust.md"
-MARKS = ("<!-- tables -->", "<!-- end of tables -->")
 
 
 def rows_of(folder):
@@ -155,17 +154,7 @@ def main():
     text = "\n\n".join(parts)
     print(text)
     if given.write:
-        write(PAGE, text)
-
-
-def write(page, text):
-    """Put tables between their marks in a page."""
-    old = page.read_text(encoding="utf-8")
-    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
-    if not between.search(old):
-        raise SystemExit(f"{page.name} has no lines {MARKS[0]} and {MARKS[1]}")
-    whole = f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}"
-    page.write_text(between.sub(lambda _: whole, old), encoding="utf-8")
+        put_between(PAGE, "tables", text)
 
 
 if __name__ == "__main__":

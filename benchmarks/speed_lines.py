@@ -17,7 +17,6 @@ others (128 sets of actions), with a linear model.
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +30,11 @@ from cel.models.generative import default_density
 from cel.protocols import Need
 from cel.space import FeatureSpace
 from cel.space.causal import Mechanism, StructuralModel
+from marked import put_between
 from methods import cpu, draw, load_dataset, markdown
 
 YARDSTICK = 2303.0
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-MARKS = ("<!-- speed lines -->", "<!-- end of speed lines -->")
 
 
 @dataclass(frozen=True)
@@ -170,16 +169,6 @@ def table(lines):
     return frame
 
 
-def write(text):
-    """Put the table between its marks."""
-    page = PAGE.read_text(encoding="utf-8")
-    between = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
-    if not between.search(page):
-        raise SystemExit(f"{PAGE.name} has no lines {MARKS[0]} and {MARKS[1]}")
-    whole = f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}"
-    PAGE.write_text(between.sub(lambda _: whole, page), encoding="utf-8")
-
-
 def main():
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -191,7 +180,7 @@ def main():
     text = markdown(table(lines))
     print(text)
     if options.write:
-        write(text)
+        put_between(PAGE, "speed lines", text)
 
 
 if __name__ == "__main__":
