@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cel.errors import DataError, UnsupportedError
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import FitRows, flat_labels, value_matrix
+from cel.models.training.by_hand import cross_entropy_slope, sloped
 from cel.models.training.schedule import REGRESSOR_PRESETS
 from cel.protocols import Task
 from cel.registry import did_you_mean
@@ -67,6 +68,7 @@ class ClassifierPytorchMixin(_Differentiable):
             raise DataError(f"label {label!r} was not seen in fit; {hint}")
         return torch.from_numpy(place.astype(np.int64))
 
+    @sloped(cross_entropy_slope)
     def _loss(self, module: nn.Module, *batch: Tensor) -> Tensor:
         x, y = batch
         logits: Tensor = module(x)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from cel.models.base import PytorchBase, RegressionPytorchMixin
 from cel.models.known_layers import Perceptron
 from cel.models.layers import Network
+from cel.models.training.by_hand import scaled_error_slope, sloped
 
 __all__ = ["MLPRegressor"]
 
@@ -40,6 +41,7 @@ class MLPRegressor(Perceptron, RegressionPytorchMixin, PytorchBase):
         spread = y.std(0, keepdim=True, unbiased=False)
         module.scale.copy_(spread.where(spread > 0, 1.0))
 
+    @sloped(scaled_error_slope)
     def _loss(self, module: nn.Module, *batch: Tensor) -> Tensor:
         """Squared error in standard deviations of each output, so that all count alike."""
         x, y = batch

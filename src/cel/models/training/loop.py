@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from cel.models.training.by_hand import gradients
 from cel.models.training.cuda_graphs import Graphed
+from cel.models.training.fused_adam import FusedAdam
 from cel.models.training.jobs import Job, Outcome, RowLoss
 from cel.models.training.row_pool import RowPool
 from cel.models.training.schedule import (
@@ -85,17 +86,13 @@ class _Trainer:
         self.rows = RowPool([j.train for j in jobs], self.stack.many)
         self.valid = RowPool([j.valid for j in jobs], self.stack.many)
         self.cuda = device.type == "cuda"
-        lr: Any = self.schedule.lr
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=torch.tensor(lr, device=device) if self.cuda else lr,
-            weight_decay=self.schedule.weight_decay,
-            fused=True,
-            capturable=self.cuda,
+        self.optimizer = FusedAdam(
+            self.parameters, lr=self.schedule.lr, weight_decay=self.schedule.weight_decay
         )
         self._capture()
 
     def _capture(self) -> None:
+        self.gradients = gradients(self.module, self.jobs[0].loss)
         self.step = Graphed(self._step, enabled=self.cuda)
         self.judge = Graphed(self._judge, enabled=self.cuda)
 
@@ -117,12 +114,7 @@ class _Trainer:
         if self.schedule.decay == "constant":
             return
         share = (epoch - 1) / self.schedule.epochs
-        lr = self.schedule.lr * (0.01 + 0.495 * (1 + math.cos(math.pi * share)))
-        for group in self.optimizer.param_groups:
-            if self.cuda:
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
+        self.optimizer.set_lr(self.schedule.lr * (0.01 + 0.495 * (1 + math.cos(math.pi * share))))
 
     def _epoch(self) -> list[float]:
         """Pass over the rows and return the mean loss of each member."""
@@ -139,14 +131,11 @@ class _Trainer:
         return [float(v) for v in (total / steps).tolist()]
 
     def _step(self, index: Tensor, weight: Tensor | None) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=True)
-        rows = self.jobs[0].loss(self.module, *self.rows.batch(index))
-        losses = rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum(-1)
-        torch.autograd.backward(losses.sum())
+        losses = self.gradients(weight, *self.rows.batch(index))
         if self.schedule.clip is not None:
             self._clip(self.schedule.clip)
-        self.optimizer.step()
-        return losses.detach()
+        self.optimizer.move()
+        return losses
 
     def _clip(self, limit: float) -> None:
         """Shorten the gradient of each model to the length `limit`."""
