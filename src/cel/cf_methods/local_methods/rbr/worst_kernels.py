@@ -10,7 +10,6 @@ serves all rows, samples and steps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -21,6 +20,7 @@ __all__ = ["KernelTable", "kernel_table", "worst_value"]
 
 Side = Literal["op", "pe"]
 POINTS = 4096  # distances of a table
+PART = 128  # of them that are computed together
 GRID = 33  # radii and angles of the first look
 CLOSER = 17  # of each further look, around the best
 LOOKS = 7
@@ -69,31 +69,49 @@ def worst_value(side: Side, c: Tensor, *, s: float, q: int, eps: float) -> Tenso
     return sign * best
 
 
-@dataclass(frozen=True, eq=False)
 class KernelTable:
     """Worst log kernels over distances from 0 to `most`, interpolated between.
 
-    Attributes:
-        values: (k,) at equal steps of the distance.
+    Searches ask for distances within the data, a small part of the table: its entries are computed
+    from the first on, as far as somebody asked.
+
+    Args:
+        side: the adversary.
+        s: bandwidth.
+        q: dimensions.
+        eps: how far it may move a kernel.
         most: largest distance; beyond it the last slope goes on.
     """
 
-    values: Tensor
-    most: float
+    def __init__(self, side: Side, s: float, q: int, eps: float, most: float) -> None:
+        self.side, self.s, self.q, self.eps, self.most = side, s, q, eps, most
+        self.values = torch.zeros(0, dtype=torch.float64)
+        self._cast = self.values
 
     def __call__(self, c: Tensor) -> Tensor:
         """Return the values at distances of any shape, differentiable."""
-        last = len(self.values) - 1
+        last = POINTS - 1
         place = c * (last / self.most)
         below = place.detach().floor().clamp(0, last - 1).long()
-        table = self.values.to(c)
+        table = self._until(int(below.max()) + 2 if below.numel() else 0, c)
         low, high = table[below], table[below + 1]
         return low + (place - below.to(c)) * (high - low)
+
+    def _until(self, count: int, like: Tensor) -> Tensor:
+        """Return at least the first `count` values, in the dtype of `like`."""
+        if count > len(self.values):
+            c = torch.linspace(0, self.most, POINTS, dtype=torch.float64)
+            parts = torch.split(c[len(self.values) :], PART)
+            more = parts[: math.ceil((count - len(self.values)) / PART)]
+            found = [worst_value(self.side, p, s=self.s, q=self.q, eps=self.eps) for p in more]
+            self.values = torch.cat([self.values, *found])
+            self._cast = self.values
+        if (self._cast.dtype, self._cast.device) != (like.dtype, like.device):
+            self._cast = self.values.to(like)
+        return self._cast
 
 
 @lru_cache(maxsize=256)
 def kernel_table(side: Side, s: float, q: int, eps: float, most: float) -> KernelTable:
     """Return the table of one adversary."""
-    c = torch.linspace(0, most, POINTS, dtype=torch.float64)
-    parts = [worst_value(side, p, s=s, q=q, eps=eps) for p in torch.split(c, 1024)]
-    return KernelTable(torch.cat(parts), most)
+    return KernelTable(side, s, q, eps, most)
