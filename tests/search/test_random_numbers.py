@@ -2,12 +2,13 @@
 
 import struct
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from cel.search import RowStreams
-from cel.search.streams import row_keys
+from cel.search.streams import _mix, _mix_number, _mix_words, content_keys, row_keys
 
 WORD = 2**64
 GOLDEN = 0x9E3779B97F4A7C15
@@ -58,6 +59,34 @@ def test_keys_know_content_place_and_seed():
     assert a[3] == a[4]
     assert row_keys(x.double(), 0).tolist() == row_keys(x.numpy(), 0).tolist() == a
     assert len({*a, *row_keys(x, 1).tolist(), *row_keys(x, 2).tolist()}) == 9
+
+
+def test_every_device_scrambles_alike():
+    words = [0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF, GOLDEN]
+    wanted = [mix(w) for w in words]
+    assert [_mix_number(w) for w in words] == wanted
+    assert _mix_words(np.array(words, dtype=np.uint64)).tolist() == wanted
+    assert _mix(torch.tensor([signed(w) for w in words])).tolist() == [signed(w) for w in wanted]
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 64])
+def test_content_keys_tell_equal_rows_and_no_others(width):
+    """Rows of a coarse grid with two values exchanged: what weak keys confuse."""
+    generator = torch.Generator().manual_seed(width)
+    row = torch.randint(0, 17, (width,), generator=generator) / 16
+    i, j = torch.randint(0, width, (2, 4000), generator=generator)
+    x = row.repeat(4000, 1)
+    at = torch.arange(4000)
+    x[at, i], x[at, j] = row[j], row[i]
+    x[::2] = -x[::2]  # -0.0 is 0.0
+    _, number = x.unique(dim=0, return_inverse=True)
+    keys = content_keys(x)
+    _, ours = keys.unique(return_inverse=True)
+    assert len({*zip(ours.tolist(), number.tolist(), strict=True)}) == len(set(ours.tolist()))
+    assert len(set(ours.tolist())) == len(set(number.tolist()))
+    assert torch.equal(content_keys(x.double()), keys)
+    assert torch.equal(content_keys(x[:3]), keys[:3])
+    assert content_keys(x[:0]).shape == (0,)
 
 
 def test_every_draw_is_new_and_rows_keep_theirs():

@@ -67,48 +67,54 @@ def crowding(values: Tensor, front: Tensor, apart: Tensor) -> Tensor:
         front: (a, m) from `nondominated`.
         apart: (a, m, m) distances of the individuals.
     """
-    gap, space = torch.zeros_like(values[..., 0]), torch.zeros_like(values[..., 0])
-    for k in range(values.shape[2]):
-        value = values[..., k]
-        order = value.argsort(dim=1, stable=True)
-        order = order.gather(1, front.gather(1, order).argsort(dim=1, stable=True))
-        own, sorted_ = front.gather(1, order), value.gather(1, order)
-        same = own[:, 1:] == own[:, :-1]
-        inner = torch.zeros_like(own, dtype=torch.bool)
-        inner[:, 1:-1] = same[:, 1:] & same[:, :-1]
-        width = _width(sorted_, own, inner)
-        between = torch.full_like(gap, torch.inf)
-        between[:, 1:-1] = (sorted_[:, 2:] - sorted_[:, :-2]) / width[:, 1:-1]
-        aside = torch.full_like(space, torch.inf)
-        step = _pairs(apart, order[:, :-1], order[:, 1:])
-        aside[:, 1:-1] = step[:, 1:] + step[:, :-1]
-        for total, part in ((gap, between), (space, aside)):
-            total.scatter_add_(1, order, part.masked_fill(~inner, torch.inf))
-    return _rank(gap, front) + _rank(space, front)
+    value = values.mT  # (a, o, m)
+    fronts = front[:, None, :].expand(value.shape)
+    order = value.argsort(dim=2, stable=True)
+    order = order.gather(2, fronts.gather(2, order).argsort(dim=2, stable=True))
+    own, sorted_ = fronts.gather(2, order), value.gather(2, order)
+    same = own[..., 1:] == own[..., :-1]
+    inner = torch.zeros_like(own, dtype=torch.bool)
+    inner[..., 1:-1] = same[..., 1:] & same[..., :-1]
+    width = _width(sorted_, same)
+    between = torch.full_like(sorted_, torch.inf)
+    between[..., 1:-1] = (sorted_[..., 2:] - sorted_[..., :-2]) / width[..., 1:-1]
+    aside = torch.full_like(sorted_, torch.inf)
+    step = _pairs(apart, order[..., :-1], order[..., 1:])
+    aside[..., 1:-1] = step[..., 1:] + step[..., :-1]
+    both = torch.stack([between, aside], 1).masked_fill_(~inner[:, None], torch.inf)
+    both = torch.empty_like(both).scatter_(3, order[:, None].expand(both.shape), both)
+    total = both[:, :, 0]
+    for k in range(1, value.shape[1]):
+        total = total + both[:, :, k]
+    rank = _rank(total, front[:, None])
+    return rank[:, 0] + rank[:, 1]
 
 
-def _width(value: Tensor, front: Tensor, inner: Tensor) -> Tensor:
-    """Return (a, m) the range of sorted values within the front of each place."""
-    first = torch.ones_like(inner)
-    first[:, 1:] = front[:, 1:] != front[:, :-1]
-    number = first.long().cumsum(1) - 1
-    low = torch.full_like(value, torch.inf).scatter_reduce(1, number, value, "amin")
-    high = torch.full_like(value, -torch.inf).scatter_reduce(1, number, value, "amax")
-    return (high - low).gather(1, number).clamp(min=1e-30)
+def _width(value: Tensor, same: Tensor) -> Tensor:
+    """Return (..., m) the range of sorted values within the front of each place.
+
+    Args:
+        value: (..., m), front after front.
+        same: (..., m - 1) bool, whether a place and the next one are in one front.
+    """
+    number = torch.nn.functional.pad((~same).long().cumsum(-1), (1, 0))
+    low = torch.full_like(value, torch.inf).scatter_reduce(-1, number, value, "amin")
+    high = torch.full_like(value, -torch.inf).scatter_reduce(-1, number, value, "amax")
+    return (high - low).gather(-1, number).clamp(min=1e-30)
 
 
 def _pairs(apart: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Return entries (a, k) of matrices (a, m, m)."""
+    """Return entries (a, o, k) of matrices (a, m, m)."""
     m = apart.shape[2]
-    return apart.flatten(1).gather(1, i * m + j)
+    return apart.flatten(1).gather(1, (i * m + j).flatten(1)).reshape(i.shape)
 
 
 def _rank(value: Tensor, front: Tensor) -> Tensor:
-    """Return the rank (a, m) of each value within its front, from 1; equal ones share a mean."""
-    same = front[:, :, None] == front[:, None, :]
-    below = (value[:, None, :] < value[:, :, None]) & same
-    level = (value[:, None, :] == value[:, :, None]) & same
-    return below.sum(2) + (level.sum(2) + 1) / 2
+    """Return the rank (..., m) of each value within its front, from 1; equal ones share a mean."""
+    same = front[..., :, None] == front[..., None, :]
+    below = (value[..., None, :] < value[..., :, None]) & same
+    level = (value[..., None, :] == value[..., :, None]) & same
+    return below.sum(-1) + (level.sum(-1) + 1) / 2
 
 
 class DominatedVolume:

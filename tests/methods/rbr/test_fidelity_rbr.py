@@ -85,6 +85,17 @@ def test_tables_hold_the_worst_kernels(side, deviation):
     deviation.absolute(table(c), exact, oracle="the problem itself", limit=1e-4)
 
 
+def test_tables_are_computed_as_far_as_somebody_asks():
+    table, c = kernel_table("op", 0.7, 3, 0.5, 6.0), torch.linspace(0, 9, 500)
+    near = table(c[:60])
+    assert len(table.values) < 1024
+    whole = table(c)
+    assert len(table.values) == 4096
+    assert torch.equal(near, whole[:60])
+    assert table(c.double()).dtype == torch.float64
+    assert table(c[:0]).shape == (0,)
+
+
 def starts():
     return [(0.0, 0.0), (0.99, 0.0), (0.0, 0.99), (0.6, 0.6), (0.3, 0.1), (0.1, 0.3)]
 

@@ -89,10 +89,11 @@ def _mixtures(problem: Cohort, centroids: Tensor, count: int) -> tuple[Tensor, T
         donors = _keep_fixed_blocks(problem.train.x[rows.to(centroid.device)], home, problem)
         share = rng.random((MIXTURES, 1)) ** 2
         taken = torch.as_tensor(rng.random((MIXTURES, len(space))) < share).to(centroid.device)
-        query = centroid_query(problem, home)
+        query = centroid_query(problem, centroid[None])
         mixed = torch.where(taken[:, owner], donors, home)
         mixed = settle(mixed[None], query.region, problem.bin_cost)[0]
-        good = query.model.margin(mixed, query.target) >= MARGIN
+        target = query.target.expand(MIXTURES, *query.target.shape[1:])
+        good = query.model.margin(mixed, target) >= MARGIN
         cost = torch.where(good, problem.bin_cost(home, mixed), torch.inf)
         best = cost.argsort(stable=True)[:count]
         best = best[cost[best].isfinite()]

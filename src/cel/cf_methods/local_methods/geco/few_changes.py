@@ -13,13 +13,14 @@ from torch import Tensor
 from cel.cf_methods.local_methods.geco.group_values import GroupValues, feature_gaps
 from cel.cf_methods.query import MARGIN, Query
 from cel.search.population import evolve_parts
-from cel.search.streams import RowStreams, row_keys
+from cel.search.streams import RowStreams, content_keys
 
 __all__ = ["VALID", "ChangeSettings", "fewest_changes", "norm_mean"]
 
 VALID = 1.0  # largest score of people with the wanted class
 _LOOKS = (2, 8, 32)  # times as many as survive: children, cheapest first, made and judged together
 _VALUES = 2**22  # numbers of children, or of known values, that exist at a time
+_CACHE = 2**16  # of them that are made or compared together: they stay in the cache of a core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +93,12 @@ class _Children:
         count = self.far.shape[1]
 
         def make(row: Tensor, child: Tensor) -> Tensor:
-            mine = child < count
-            out = self.far.new_empty(0)
+            out = self.make(row[:0], child[:0])
+            out = out.new_empty(len(row), out.shape[1])
+            mine, size = child < count, max(1, _CACHE // out.shape[1])
             for some, who, start in ((mine, self, 0), (~mine, other, count)):
-                at = some.nonzero()[:, 0]
-                points = who.make(row[at], child[at] - start)
-                out = out if len(out) else points.new_empty(len(row), points.shape[1])
-                out[at] = points
+                for at in some.nonzero()[:, 0].split(size):
+                    out[at] = who.make(row[at], child[at] - start)
             return out
 
         return _Children(torch.cat([self.far, other.far], 1), make)
@@ -168,7 +168,7 @@ class _FewChanges:
     def patterns(self, people: Tensor, worth: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best person (a, r, d) of each set of changed groups, and who exists."""
         moved, count = self.moved(people, rows), min(self.settings.patterns, people.shape[1])
-        keys = row_keys(moved.flatten(0, 1).to(people.dtype), 0).reshape(worth.shape)
+        keys = content_keys(moved.flatten(0, 1).to(people.dtype)).reshape(worth.shape)
         new = ~_again(keys) & worth.isfinite()
         order = (~new).to(torch.int8).argsort(dim=1, stable=True)[:, :count]
         best = people.gather(1, order[..., None].expand(-1, -1, people.shape[2]))
@@ -248,7 +248,7 @@ class _FewChanges:
         far, size = children.far.clone(), self.settings.size
         keys = -1 - torch.arange(size, device=rows.device).repeat(len(rows), 1)
         here = known.isfinite()
-        keys[here] = row_keys(elders[here], 0)
+        keys[here] = content_keys(elders[here])
         for look in (*_LOOKS, far.shape[1]):
             near, which = far.topk(min(look * size, far.shape[1]), dim=1, largest=False)
             row, place = (near < known[:, -1:]).nonzero(as_tuple=True)
@@ -278,7 +278,9 @@ class _FewChanges:
         """Return the best of elders and new people (k, d) of rows at positions (k,), sorted."""
         query, size = self.query, self.settings.size
         price = self.distance(x[:, None], rows[row])[:, 0]
-        price = price.masked_fill((x == query.x[rows[row]]).all(1), torch.inf)
+        home = (price == 0).nonzero()[:, 0]
+        home = home[(x[home] == query.x[rows[row[home]]]).all(1)]
+        price[home] = torch.inf
         first = torch.searchsorted(row, torch.arange(len(rows), device=row.device))
         slot = torch.arange(len(row), device=row.device) - first[row]
         width = int(slot.max()) + 1
@@ -286,7 +288,7 @@ class _FewChanges:
         number[row, slot] = torch.arange(len(row), device=row.device)
         nobody = -1 - size - torch.arange(width, device=row.device)
         new = nobody.repeat(len(rows), 1)
-        new[row, slot] = row_keys(x, 0)
+        new[row, slot] = content_keys(x)
         keys = torch.cat([keys, new], 1)
         again = _again(keys)[row, size + slot]
         at = (~again & (price < known[row, -1])).nonzero()[:, 0]
@@ -301,8 +303,12 @@ class _FewChanges:
 
     def distance(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the distances (a, m) of people (a, m, d) to their rows, in float64."""
-        gaps = feature_gaps(x, self.query.x[rows][:, None, :], self.query.region.space)
-        return norm_mean(gaps, self.settings.norms).double()
+        query, out = self.query, []
+        size = max(1, _CACHE // max(1, x[0].numel() if len(x) else 1))
+        for some, at in zip(x.split(size), rows.split(size), strict=True):
+            gaps = feature_gaps(some, query.x[at][:, None, :], query.region.space)
+            out.append(norm_mean(gaps, self.settings.norms))
+        return torch.cat(out).double()
 
     def judged(self, x: Tensor, far: Tensor, rows: Tensor) -> Tensor:
         """Return distances (m,), plus 2 minus the chance of the class where it is not reached."""

@@ -40,9 +40,9 @@ def feature_gaps(x: Tensor, origin: Tensor, space: FeatureSpace) -> Tensor:
     columns = [space[space.names[i]].columns[0] for i in numbers]
     width = [f.upper - f.lower for f in space if not f.one_hot]
     unit = torch.tensor([w if 0 < w < float("inf") else 1.0 for w in width]).to(x)
-    away = (x - origin).abs()
+    away = (x - origin).abs_()
     if len(numbers) == x.shape[-1]:  # one column each: no copies of single columns
-        return (away if columns == numbers else away[..., columns]) / unit
+        return away.div_(unit) if columns == numbers else away[..., columns] / unit
     out = x.new_empty(*away.shape[:-1], len(space))
     out[..., numbers] = away[..., columns] / unit
     for i, f in enumerate(space):

@@ -15,7 +15,7 @@ from cel.protocols import Task
 from cel.search.feature_draws import Sampler
 from cel.search.fronts import DominatedVolume, crowding, nondominated
 from cel.search.population import evolve_parts
-from cel.search.streams import RowStreams, row_keys
+from cel.search.streams import RowStreams, content_keys
 from cel.search.variation import Variation, changed, tournament
 
 __all__ = ["FrontSettings", "Fronts", "front_of", "shortfall"]
@@ -232,7 +232,7 @@ class _FrontSearch:
 
 def _copies(x: Tensor) -> Tensor:
     """Tell (a, m) which individuals (a, m, d) equal an earlier one."""
-    keys = row_keys(x.flatten(0, 1), 0).reshape(x.shape[:2])
+    keys = content_keys(x.flatten(0, 1)).reshape(x.shape[:2])
     same, order = keys.sort(dim=1, stable=True)
     again = torch.zeros_like(same, dtype=torch.bool)
     again[:, 1:] = same[:, 1:] == same[:, :-1]

@@ -65,6 +65,10 @@ class GowerParts:
         unit = self.known.unit[still]
         return torch.cdist(self.region.origin[:, still] * unit, self.known.x[:, still] * unit, p=1)
 
+    @cached_property
+    def _there(self) -> tuple[Tensor, Tensor]:
+        return self._split(self.known.x)
+
     def moved(self, a: Tensor, b: Tensor) -> Tensor:
         """Return distances (..., i, j) of people (..., i, d) and (..., j, d) that can move."""
         return self._apart(self._split(a), self._split(b))
@@ -72,7 +76,7 @@ class GowerParts:
     def near(self, points: Tensor, rows: Tensor, k: int) -> Tensor:
         """Return the mean distance (a,) of people (a, d) of rows (a,) to their k nearest rows."""
         count, size = min(k, len(self.known.x)), max(1, _PAIRS // len(self.known.x))
-        there, here = self._split(self.known.x), self._split(points)
+        there, here = self._there, self._split(points)
         out = []
         for numbers, labels, at in zip(
             *(torch.split(v, size) for v in (*here, rows)), strict=True
