@@ -97,7 +97,7 @@ class _Children:
             out = out.new_empty(len(row), out.shape[1])
             mine, size = child < count, max(1, _CACHE // out.shape[1])
             for some, who, start in ((mine, self, 0), (~mine, other, count)):
-                for at in some.nonzero()[:, 0].split(size):
+                for at in torch.split(some.nonzero()[:, 0], size):
                     out[at] = who.make(row[at], child[at] - start)
             return out
 
@@ -305,7 +305,7 @@ class _FewChanges:
         """Return the distances (a, m) of people (a, m, d) to their rows, in float64."""
         query, out = self.query, []
         size = max(1, _CACHE // max(1, x[0].numel() if len(x) else 1))
-        for some, at in zip(x.split(size), rows.split(size), strict=True):
+        for some, at in zip(torch.split(x, size), torch.split(rows, size), strict=True):
             gaps = feature_gaps(some, query.x[at][:, None, :], query.region.space)
             out.append(norm_mean(gaps, self.settings.norms))
         return torch.cat(out).double()
