@@ -71,6 +71,22 @@ def test_a_value_or_a_reason(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_it_says_whether_it_trains_models(name, monkeypatch):
+    result, fits = shown(name), []
+    kind = type(result.context.model)
+    plain = getattr(kind, "fit", None)
+
+    def fit(self, *args, **options):
+        fits.append(name)
+        return plain(self, *args, **options)
+
+    if plain is not None:
+        monkeypatch.setattr(kind, "fit", fit)
+    score(name, result, method=METHOD if result is RESULT else None)
+    assert METRICS.get(name).trains == bool(fits)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_missing_becomes_a_reason(name):
     metric, result = METRICS.get(name), shown(name)
     without = {

@@ -30,9 +30,6 @@ ENGINES = ("local", "dask")
 OURS = ("model", "gen_model", "space")  # given by the benchmark, not by a suite
 
 
-RETRAINING = "retraining_"  # metrics that train models where cells are scored
-
-
 def preflight(
     plan: Plan,
     out: str | Path,
@@ -97,8 +94,13 @@ def _check_device(device: str) -> None:
 
 def _check_gradients(suite: Suite, device: str) -> None:
     """Refuse metrics that train models in workers beside a GPU: their forks lose autograd."""
-    trained = [name for name in suite.extra_metrics if name.startswith(RETRAINING)]
-    if trained and device != "cpu":
+    from cel.benchmark.metric_entries import metric_entries
+    from cel.metrics.suites import choose
+
+    if device == "cpu":
+        return
+    trained = [c.name for c in choose(metric_entries(suite)) if c.metric.trains]
+    if trained:
         raise ConfigError(
             f"suite {suite.name!r}: {', '.join(trained)} train models where cells are scored, "
             f"which works on cores only; the device is {device}, leave out --device"

@@ -89,6 +89,7 @@ class Metric:
         aggregate: how the values of the rows become one.
         aliases: other names.
         undefined: why a row may have no value.
+        trains: whether it fits models like the explained one, where cells are scored.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Metric:
     aggregate: Aggregate = "mean"
     aliases: tuple[str, ...] = ()
     undefined: str = ""
+    trains: bool = False
 
     def __post_init__(self) -> None:
         choices = {"better": ARROWS, "rows": (*EMPTY, "cell"), "aggregate": ("mean", "median")}
@@ -222,6 +224,7 @@ def metric(
     aggregate: Aggregate = "mean",
     aliases: tuple[str, ...] = (),
     undefined: str = "",
+    trains: bool = False,
 ) -> Callable[[Function], Metric]:
     """Register a function as a metric; its keyword arguments become settings.
 
@@ -242,7 +245,7 @@ def metric(
             name=name, function=function, better=better, unit=unit, rows=rows,
             meaning=meaning, formula=formula, needs=frozenset(needs), reference=reference,
             tasks=frozenset(tasks), aggregate=aggregate, aliases=aliases,
-            undefined=undefined,
+            undefined=undefined, trains=trains,
         )  # fmt: skip
         for label in (name, *aliases):
             METRICS.add(label, made)

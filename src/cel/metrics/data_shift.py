@@ -28,6 +28,7 @@ FEWEST = 5  # rows on the other side
     rows="found",
     undefined="no retrained model keeps the outcome of the original row",
     needs={"model", "train"},
+    trains=True,
     meaning="How often the answer still holds for a model trained on later rows, or on those of "
     "other places.",
     formula="mean over models f' trained with other seeds on {x: feature(x) above its median} or "

@@ -171,6 +171,7 @@ def _one_mode(mode: str) -> None:
         rows="found",
         undefined="no retrained model keeps the outcome of the original row",
         needs={"model", "train"},
+        trains=True,
         meaning=f"How often the answer still holds for a model trained again on {MODES[mode]}.",
         formula="mean over retrained models f' of 1[f'(x') = target]; with condition=true only "
         "over models with f'(x) = f(x)",
