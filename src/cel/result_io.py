@@ -42,6 +42,7 @@ _DAMAGE = (
 )  # fmt: skip
 _ROWS = ("x_origs", "x_cfs", "y_origs", "y_cf_targets", "y_cfs")
 _PROOFS = ("bound", "proof")  # written only where a method gives them
+_WORDS = ("source_id", "status", "proof")  # columns of texts that repeat
 
 
 def reasons_table(result: ExplanationResult) -> pd.DataFrame:
@@ -296,7 +297,9 @@ def write_parquet(result: ExplanationResult, path: Path) -> None:
     table = pa.table(columns).replace_schema_metadata({b"cel": header})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        # numbers as they are: looking for repeated ones takes longer than it saves
+        words = [name for name in _WORDS if name in columns]
+        pq.write_table(table, temporary, compression="zstd", use_dictionary=words)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,18 +1,20 @@
 """Which stacks train on the device, in which order, and how many at once."""
 
 import itertools
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from cel.benchmark import open_run, run
+from cel.benchmark import estimate, open_run, run
 from cel.benchmark.estimate import BlockCost, block_costs, trains_as_measured
-from cel.benchmark.gpu_places import STACKS
+from cel.benchmark.gpu_places import FASTER, STACKS
 from cel.benchmark.plan import make_plan
-from cel.benchmark.row_scores import compare_finished, compare_rows
+from cel.benchmark.row_scores import compare_finished, compare_rows, write_cell
 from cel.benchmark.runner import _in_turn, pending_tasks
 from cel.benchmark.spec import load_suite
 from cel.benchmark.stack_placement import (
@@ -28,6 +30,8 @@ from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
 from cel.benchmark.worker import work
+from cel.metrics import MetricsOrchestrator
+from cel.metrics.example import example
 
 
 def _stack(dataset, small=False):
@@ -308,3 +312,54 @@ def _forget(folder):
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
+
+
+# -- how long cells take ---------------------------------------------------------------------
+
+
+def _table(path, seconds, method="dice", reason=""):
+    names = {"time_s": seconds, "time_cpu_s": seconds / 2, "time_explain_s": seconds / 4}
+    lines = [
+        ("wine", "lr", method, fold, metric, value, reason if metric != "rows" else "")
+        for fold in (0, 1)
+        for metric, value in (names | {"rows": 50.0}).items()
+    ]
+    columns = ["dataset", "model", "method", "fold", "metric", "value", "reason"]
+    pd.DataFrame(lines, columns=columns).to_parquet(path)
+
+
+def test_a_suite_asks_its_own_scores_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "_FOLDER", tmp_path)
+    (tmp_path / "baselines").mkdir()
+    for name, seconds in (("paper", 8.0), ("quick", 20.0), ("standard", 40.0)):
+        _table(tmp_path / "baselines" / f"{name}.parquet", seconds)
+    for name, seconds in (("paper", 8.0), ("quick", 20.0), ("mine", 40.0)):
+        core, search, rows = estimate._shipped(name)["wine", "dice"]
+        assert (core, search, rows) == (seconds / 2, seconds / 8, 50.0)
+
+
+def test_seconds_of_a_gpu_are_told_as_those_of_a_core(tmp_path):
+    _table(tmp_path / "gpu.parquet", 2.0, reason="on cuda, not on a core")
+    _table(tmp_path / "cores.parquet", 2.0)
+    _table(tmp_path / "other.parquet", 2.0, method="ppcef", reason="on cuda, not on a core")
+    there = estimate._measured(tmp_path / "gpu.parquet")["wine", "dice"]
+    here = estimate._measured(tmp_path / "cores.parquet")["wine", "dice"]
+    assert there == pytest.approx((FASTER["dice"] * here[0], FASTER["dice"] * here[1], 50.0))
+    assert estimate._measured(tmp_path / "other.parquet")["wine", "ppcef"] == here
+
+
+def test_times_of_a_gpu_are_marked(tmp_path):
+    scores = MetricsOrchestrator(metrics=["l2", "time_s"]).compute(example())
+    for device, reasons in (("cpu", {}), ("cuda:1", {"time_s": "on cuda:1, not on a core"})):
+        write_cell(tmp_path, scores, example(), device)
+        document = json.loads((tmp_path / "scores.json").read_text())
+        assert document["reasons"] == reasons
+        assert json.loads((tmp_path / "times.json").read_text())["time_s"] == scores["time_s"]
+
+
+def test_scoring_pays_for_rows_and_references():
+    known = estimate._Known(None, None, "paper")
+    small, large = known.scoring("wine", 30, 0), known.scoring("adult", 30, 0)
+    assert large > 3 * small
+    assert known.scoring("wine", 30, 2) > 2 * small
+    assert known.scoring("adult", 1, 0) > 10 * (large - known.scoring("adult", 29, 0))

@@ -212,6 +212,31 @@ def test_references_are_fitted_once_for_all_methods(result):
     }  # fmt: skip
 
 
+def test_rows_that_are_trusted_are_read_once(result, monkeypatch):
+    from cel.metrics import references as module
+
+    read, plain = [], module.fingerprint
+    monkeypatch.setattr(module, "fingerprint", lambda *x: read.append(x) or plain(*x))
+    for trusted, expected in ((False, 3), (True, 1)):
+        judge, context = MetricsOrchestrator(metrics=["lof", "ynn"]), replace(result.context)
+        read.clear()
+        if trusted:
+            judge.references.trust(context)
+        scores = [judge.compute(result, context)["lof"] for _ in range(3)]
+        assert len(read) == expected
+        assert scores == [scores[0]] * 3
+        assert judge.references.fits["lof"] == 1
+
+
+def test_trusted_rows_are_checked_all_the_same(result):
+    broken = replace(result.context, x_train=np.where(result.context.x_train > 0.9, np.nan, 0.5))
+    judge = MetricsOrchestrator(metrics=["lof"])
+    judge.references.trust(broken)
+    for _ in range(2):
+        with pytest.raises(DataError, match="x_train holds NaN"):
+            judge.compute(result, broken)
+
+
 def test_another_fold_has_its_own_references(result):
     one = MetricsOrchestrator(metrics=["lof"])
     one.compute(result)

@@ -6,12 +6,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from cel.benchmark.gpu_places import FASTER
 from cel.benchmark.plan import Block, Cell, Plan
 from cel.benchmark.shelf import AUTOENCODER, JUDGE
 from cel.benchmark.spec import Suite
@@ -84,7 +86,7 @@ def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Est
     included, and nothing where the store, or the shelf of models that runs share, has the model.
     An autoencoder is counted once for all cells that share it.
     """
-    known, made = _Known(store, shelf), Estimate()
+    known, made = _Known(store, shelf, plan.suite.name), Estimate()
     for block, spent in _spent(plan, store, known, made):
         for stage, seconds in spent.items():
             made.stages[stage] += seconds
@@ -108,7 +110,7 @@ def _spent(
         shared |= codes
         for stage in [*stages, *(AUTOENCODER + key for key in sorted(codes))]:
             spent[model_folder(stage)] += known.training(plan.suite, stage, block, made)
-        spent["score"] = known.table["score"] * (1 + len(plan.suite.judges)) * len(cells)
+        spent["score"] = known.scoring(block.dataset, len(cells), len(plan.suite.judges))
         spent["explain"] = 0.0
         for cell in cells:
             seconds = known.method(cell, plan.suite.max_rows, made)
@@ -128,7 +130,7 @@ class BlockCost:
 def block_costs(plan: Plan, store: Store) -> dict[BlockName, BlockCost]:
     """Estimate every block with open cells, by dataset, fold and model."""
     out = {}
-    for block, spent in _spent(plan, store, _Known(store, None), Estimate()):
+    for block, spent in _spent(plan, store, _Known(store, None, plan.suite.name), Estimate()):
         after = spent["explain"] + spent["score"]
         cost = BlockCost(sum(spent.values()) - after, after)
         out[block.dataset, block.fold, block.model] = cost
@@ -154,7 +156,7 @@ def trains_as_measured(suite: Suite, dataset: str) -> bool:
 
 def cell_seconds(suite: Suite, cells: Iterable[Cell]) -> dict[str, float]:
     """Return the seconds that each cell takes on one core by the shipped scores, by score key."""
-    known, made = _Known(None, None), Estimate()
+    known, made = _Known(None, None, suite.name), Estimate()
     return {c.score_key: known.method(c, suite.max_rows, made) for c in cells}
 
 
@@ -174,34 +176,45 @@ def _timings() -> Mapping[str, Any]:
 
 
 class _Known:
-    """What was measured: in the store, in the shipped scores, in the packaged table."""
+    """What was measured: in the store, in the shipped scores, in the packaged table.
 
-    def __init__(self, store: Store | None, shelf: Store | None) -> None:
+    Args:
+        store: of the run.
+        shelf: models that runs share.
+        suite: whose shipped scores count before those of others.
+    """
+
+    def __init__(self, store: Store | None, shelf: Store | None, suite: str) -> None:
         self.table = _timings()
         self.store, self.shelf = store, shelf
         self.own = _wall_times(store)
-        self.shipped = _shipped(_FOLDER / "baselines", "time_s")
-        self.searched = _shipped(_FOLDER / "baselines", "time_explain_s")
+        self.shipped = _shipped(suite)
         self._rows: dict[str, int] = {}
 
     def method(self, cell: Cell, limit: int | None, made: Estimate) -> float:
         """Seconds of one cell that explains at most `limit` rows, without its autoencoder's."""
         label, key = cell.method.label, (cell.dataset, cell.method.label)
-        shipped = self.searched if cell.autoencoder_key is not None else self.shipped
+        part = 1 if cell.autoencoder_key is not None else 0
         if key in self.own:
             return self.own[key]
-        if key in shipped:
-            return shipped[key][0]
-        elsewhere = {d: v for (d, m), v in shipped.items() if m == label}
+        if key in self.shipped:
+            return self.shipped[key][part]
+        elsewhere = [v for (_, m), v in self.shipped.items() if m == label]
         if not elsewhere:
             made.guessed.add(label)
             mine = [v for (_, m), v in self.own.items() if m == label]
             return sum(mine) / len(mine) if mine else METHOD_S
         made.guessed.add(cell.dataset)
-        seconds = sum(s for s, _ in elsewhere.values()) / len(elsewhere)
-        rows = sum(n for _, n in elsewhere.values()) / len(elsewhere)
+        seconds = sum(v[part] for v in elsewhere) / len(elsewhere)
+        rows = sum(n for _, _, n in elsewhere) / len(elsewhere)
         asked = min(0.1 * self.rows(cell.dataset), limit or float("inf"))
         return seconds * max(1.0, asked / max(rows, 1.0))
+
+    def scoring(self, dataset: str, cells: int, judges: int) -> float:
+        """Seconds of scoring the cells of a block: references once, then every cell."""
+        table, size = self.table["score"], self.rows(dataset) / 10_000
+        once = table["references"] + table["references_square"] * size**2
+        return float(once + (table["cell"] + table["rows"] * size) * (1 + judges) * cells)
 
     def training(self, suite: Suite, stage: str, block: Block, made: Estimate) -> float:
         """Seconds of one model; nothing if the store or the shelf has it."""
@@ -221,7 +234,10 @@ class _Known:
         if kind in self.table["closed"]:
             return 0.1 + float(self.table["closed"][kind]) * self.rows(block.dataset) / 10_000
         stage = "predictor" if stage == "predictor" else "density"
-        longer = float(self.table["preset"].get(str(given.get("preset")), {}).get(stage, 1.0))
+        preset = self.table["preset"].get(str(given.get("preset")), {})
+        if kind == "flow" and block.dataset in preset.get(stage, {}):
+            return float(preset[stage][block.dataset])
+        longer = float(preset.get("longer", {}).get(stage, 1.0))
         known = self.table[stage].get(block.dataset)
         if known is None:
             made.guessed.add(block.dataset)
@@ -248,22 +264,29 @@ def _model_settings(suite: Suite, stage: str, block: Block) -> Mapping[str, Any]
     return suite.density if stage == "density" else suite.judges[stage[len(JUDGE) :]]
 
 
-def _shipped(folder: Path, time: str) -> dict[tuple[str, str], tuple[float, float]]:
-    """{(dataset, method): (seconds, rows) of a cell}, means over models and folds.
+def _shipped(suite: str) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """{(dataset, method): (core seconds of a cell, of them the search, rows)} of shipped scores.
 
-    Args:
-        folder: where the shipped scores are.
-        time: which metric has the seconds.
+    Means over models and folds. What a suite itself has counts before what others have.
     """
-    out: dict[tuple[str, str], tuple[float, float]] = {}
-    for path in sorted(folder.glob("*.parquet")):
-        table = pd.read_parquet(path, columns=["dataset", "method", "metric", "value"])
-        table = table[table["metric"].isin([time, "rows"])]
-        wide = table.pivot_table(index=["dataset", "method"], columns="metric", values="value")
-        lines = wide.dropna()
-        for key, seconds, rows in zip(lines.index, lines[time], lines["rows"], strict=True):
-            out[key] = (float(seconds), float(rows))
-    return out
+    paths = sorted((_FOLDER / "baselines").glob("*.parquet"), key=lambda p: (p.stem == suite, p))
+    return {key: line for path in paths for key, line in _measured(path).items()}
+
+
+@lru_cache(maxsize=8)
+def _measured(path: Path) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Core seconds of a cell, of its search, and rows, by dataset and method, of one table."""
+    names = ["time_s", "time_cpu_s", "time_explain_s", "rows"]
+    columns = ["dataset", "method", "metric", "value", "reason"]
+    table = pd.read_parquet(path, columns=columns, filters=[("metric", "in", names)])
+    elsewhere = table["reason"].str.startswith("on ") & (table["metric"] != "rows")
+    longer = table["method"].map(FASTER).astype(float).fillna(1.0).where(elsewhere, 1.0)
+    table["value"] = table["value"] * longer  # of a GPU: what a core would take
+    wide = table.groupby(["dataset", "method", "metric"])["value"].mean().unstack()
+    wide = wide.reindex(columns=names).dropna()
+    search = wide["time_explain_s"] * (wide["time_cpu_s"] / wide["time_s"]).clip(upper=1.0)
+    lines = zip(wide.index, wide["time_cpu_s"], search, wide["rows"], strict=True)
+    return {key: (float(a), float(b), float(c)) for key, a, b, c in lines}
 
 
 def _wall_times(store: Store | None) -> dict[tuple[str, str], float]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cel.benchmark.estimate import cell_seconds
+from cel.benchmark.gpu_places import FASTER
 from cel.benchmark.plan import Plan
 
 __all__ = ["FASTER", "START_S", "pays", "worth_a_gpu"]
 
 START_S = 1.0  # half a second to reach a device, measured, and as much to load models onto it
-FASTER: Mapping[str, float] = {"cchvae": 10.8, "dice": 3.3, "dice_closest": 3.3}
-"""Time of one core over that of an H200 for 250 rows, by name of a line; the two DiCE lines are
-one search. Searches of many small steps are slower there (0.56 to 0.87) and are not listed."""
 
 
 def pays(label: str, cpu_s: float, faster: Mapping[str, float]) -> bool:

@@ -307,20 +307,31 @@ def _state(store: Store, cell: Cell) -> str:
     return "failed" if store.failure(cell.score_key) is not None else "missing"
 
 
-def write_cell(folder: Path, scores: Any, result: ExplanationResult) -> None:
-    """Write the scores of a cell, and apart from them its times."""
+def write_cell(folder: Path, scores: Any, result: ExplanationResult, device: str = "cpu") -> None:
+    """Write the scores of a cell, and apart from them its times.
+
+    Args:
+        folder: of the entry that is being written.
+        scores: `cel.metrics.Scores` of the cell.
+        result: what was scored.
+        device: where it was found; times of a GPU are marked as such.
+    """
     values = {name: _number(scores[name]) for name in scores}
     timed = {s.name for s in scores.scores if s.metric.unit in ("s", "ms")}
     document = {
         "rows": len(result),
         "status": result.counts(),
         "scores": {n: v for n, v in values.items() if n not in timed},
-        "reasons": dict(scores.reasons),
+        "reasons": dict(scores.reasons) | ({} if device == "cpu" else _marked(timed, device)),
     }
     if result.proof is not None:
         document["proof"] = {k: n for k, n in result.proofs().items() if k != "infeasible"}
     (folder / "scores.json").write_text(json.dumps(document, sort_keys=True))
     (folder / "times.json").write_text(json.dumps({n: values[n] for n in sorted(timed)}))
+
+
+def _marked(timed: Iterable[str], device: str) -> dict[str, str]:
+    return dict.fromkeys(timed, f"on {device}, not on a core")
 
 
 def _number(value: Any) -> float | None:

@@ -185,7 +185,7 @@ def run(
     retry_failed: bool = False,
     device: str = "cpu",
     stack: bool | None = None,
-    gpu_search: bool = False,
+    gpu_search: bool | None = None,
     shelf: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
@@ -204,8 +204,9 @@ def run(
         retry_failed: also try cells that failed or were skipped before.
         device: "cpu" or "cuda", for training.
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
-        gpu_search: also explain on a CUDA device where that is faster
-            (`cel.benchmark.placement`). Times of such cells are those of the device.
+        gpu_search: explain on a CUDA device, too, where that is faster
+            (`cel.benchmark.placement`); None does so with `device="cuda"`. Times of such cells
+            are those of the device, and say so.
         shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
     """
@@ -228,7 +229,7 @@ def run(
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device.startswith("cuda") if stack is None else stack)
     first = stacks(plan, store) if together else []
-    there = worth_a_gpu(plan) if gpu_search and device.startswith("cuda") else set()
+    there = set() if gpu_search is False or device == "cpu" else worth_a_gpu(plan)
     for task in [*first, *tasks]:
         task.gpu = [key for key in task.cells if key in there]
         task.folders, task.shelf = folders, shared

@@ -21,6 +21,7 @@ from cel.space.region import Region
 __all__ = ["assemble"]
 
 LONGER = (1e-3, 1e-2, 5e-2)  # of a step whose outcome was lost to the digits of its columns
+_PART = 4096  # points at a time: with all of them every step waits for the memory
 LEAST = (2e-6, 2e-5, 2e-4)  # of the range: shorter steps of numbers count as none
 
 
@@ -185,15 +186,15 @@ def _judged(
 
     Points (m, d) for rows (m,); where nothing is left of the changes, the point is NaN.
     """
-    region, given = _region(prepared, rows), prepared.given
+    given = prepared.given
     wanted = prepared.target_values[rows]
     few = _few_changes(prepared, rows)
     if given is None:
         outcome = view.outcome(x)
-        feasible = region.contains(torch.as_tensor(x)).numpy() & few(x)
+        feasible = _in_parts("contains", x, rows, prepared) & few(x)
         return x, outcome, view.achieved(outcome, wanted) & feasible
     table, codes = given.answers(x, rows)
-    feasible = region.contains(torch.as_tensor(codes)).numpy() & given.keeps(table, rows)
+    feasible = _in_parts("contains", codes, rows, prepared) & given.keeps(table, rows)
     feasible &= few(codes)
     if view.reads_tables:
         outcome, refused = view.outcome_of_tables(table)
@@ -203,6 +204,14 @@ def _judged(
     same = (codes == prepared.x[rows]).all(1)
     codes = np.where(same[:, None], np.float32(np.nan), codes)
     return codes, outcome, view.achieved(outcome, wanted) & feasible & ~same
+
+
+def _in_parts(what: str, x: np.ndarray, rows: np.ndarray, prepared: Prepared) -> np.ndarray:
+    """Ask the regions of rows (m,) about points (m, d), few at a time: they stay in the cache."""
+    if len(x) <= _PART:
+        return np.asarray(getattr(_region(prepared, rows), what)(torch.as_tensor(x)).numpy())
+    cuts = [slice(i, i + _PART) for i in range(0, len(x), _PART)]
+    return np.concatenate([_in_parts(what, x[cut], rows[cut], prepared) for cut in cuts])
 
 
 def _few_changes(prepared: Prepared, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -228,7 +237,7 @@ def _sets(
         if not len(row):
             continue
         source = rows[row]
-        seen = _region(prepared, source).snap(torch.as_tensor(sets[row, number])).numpy()
+        seen = _in_parts("snap", sets[row, number], source, prepared)
         codes, _, good = _judged(seen, source, prepared, view)
         out[source[good], number[good]] = codes[good]
     return out

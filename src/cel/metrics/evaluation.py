@@ -10,7 +10,7 @@ import numpy as np
 
 from cel.errors import CelError, MissingInputError, UnsupportedError
 from cel.metrics.base import NEEDS, Rows
-from cel.metrics.references import References, fingerprint
+from cel.metrics.references import References
 from cel.models.generative.levels import DensityLevels, log_density_of
 from cel.protocols import AnyPredictor, LogDensity, Task
 from cel.result import EvaluationContext, ExplanationResult
@@ -218,15 +218,11 @@ class Evaluation:
         density: bool = False,
     ) -> T:
         """Return a reference fitted on the reference rows, once for all methods."""
-        rows = self.memo("rows", self._fingerprint)
         store = self.references
+        rows = self.memo("rows", lambda: store.rows_of(self.context))
         used = [store.identity(self.context.model)] if model else []
         used += [store.identity(self.context.density)] if density else []
         return store.get(kind, (rows, *key, *used), build)
-
-    def _fingerprint(self) -> str:
-        c = self.context
-        return fingerprint(c.x_train, c.y_train, c.x_test, c.y_test)
 
     # -- asking the models -------------------------------------------------------------------
 
