@@ -368,22 +368,16 @@ class Workbench:
             return
         path = self.store.folder("explain", cell.explain_key) / "result.parquet"
         result = ExplanationResult.from_parquet(path).with_context(self.context())
-        if "references" not in self._made:
-            self._made["references"] = References()
-            self._made["references"].trust(self.context())  # what was loaded for a block stays
-        references = self._made["references"]
+        references = self._made.setdefault("references", References.trusting(self.context()))
         if "entries" not in self._made:  # of a file, read once
             self._made["entries"] = metric_entries(self.suite)
         recorded = np.concatenate([self.split.train.y, self.split.valid.y])
         judge = MetricsOrchestrator(metrics=self._made["entries"], references=references)
         scores = judge.compute(result, labels=recorded)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
-            write_cell(folder, scores, result, self._found_on(cell))
+            found_on = self.store.spec("explain", cell.explain_key).get("device", "cpu")
+            write_cell(folder, scores, result, str(found_on))
             write_rows(folder, scores, self.suite.extra_metrics)
-
-    def _found_on(self, cell: Cell) -> str:
-        """The device that searched for the counterfactuals of a cell."""
-        return str(self.store.spec("explain", cell.explain_key).get("device", "cpu"))
 
     def _scope(self, name: str) -> str:
         known = self._facts.get(name)

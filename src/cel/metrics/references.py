@@ -68,6 +68,13 @@ class References:
         self._alive[id(thing)] = thing
         return id(thing)
 
+    @classmethod
+    def trusting(cls, context: Any) -> References:
+        """Return an empty store that trusts the rows of a context."""
+        made = cls()
+        made.trust(context)
+        return made
+
     def trust(self, context: Any) -> None:
         """Take it that the rows of a context never change, so that they are read only once."""
         self._trusted.setdefault(self.identity(context), "")
