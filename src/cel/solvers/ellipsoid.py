@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import torch
@@ -44,8 +45,24 @@ class Ellipsoids:
         precision = 1 / values.clamp(min=1e-300)
         return cls(mean.to(torch.float64), vectors, precision, radius.to(torch.float64))
 
+    @classmethod
+    def join(cls, parts: Sequence[Ellipsoids], d: int) -> Ellipsoids:
+        """Return the ellipsoids of all parts, of which there may be none, in d columns."""
+        one = torch.zeros(0, d, dtype=torch.float64)
+        none = cls(one, one[:, None].expand(0, d, d), one, one.sum(-1))
+        names = [f.name for f in fields(cls)]
+        return cls(*(torch.cat([getattr(e, n) for e in (none, *parts)]) for n in names))
+
     def __len__(self) -> int:
         return len(self.mean)
+
+    def select(self, which: Tensor) -> Ellipsoids:
+        """Return some of the ellipsoids, by positions or a mask."""
+        return Ellipsoids(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    def to(self, device: torch.device) -> Ellipsoids:
+        """Return the ellipsoids on a device."""
+        return Ellipsoids(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     def mahalanobis(self, x: Tensor) -> Tensor:
         """Return squared distances (n, m) of points (n, d) to all centres."""

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from cel.cf_methods.local_methods.artelt import Artelt
+from cel.cf_methods.local_methods.artelt.cone_programs import solve_exactly
 from cel.cf_methods.local_methods.artelt.dense_components import fit_density
-from cel.cf_methods.local_methods.artelt.programs import solve_exactly
 from cel.errors import UnsupportedError
 from cel.protocols import Status, Task
 from cel.solvers.admm import INFEASIBLE, SOLVED, Programs, solve_programs
@@ -249,6 +249,51 @@ def test_infeasible_programs_are_proved_by_the_support_function(gap, deviation):
         status = solve_exactly(programs).status.numpy()
     wanted = np.where(side > 0, INFEASIBLE, SOLVED)
     deviation.rows(status != wanted, oracle="support function", unit="wrong programs")
+
+
+@pytest.mark.parametrize(("norm", "planes"), [("l1", 2), ("l2", 2), ("l1", 0), ("l2", 0)])
+def test_programs_written_as_cones_equal_the_modelling_language(norm, planes, deviation):
+    rng = np.random.default_rng(5)
+    d, p = 3, 12
+    root = rng.normal(size=(2, d, d)) / d
+    covariance = 0.1 * (root @ root.transpose(0, 2, 1) + 0.1 * np.eye(d))
+    mean, which = rng.uniform(0.3, 0.7, (2, d)), np.repeat([0, 1], p // 2)
+    ball = Ellipsoids.of(torch.as_tensor(mean), torch.as_tensor(covariance), torch.ones(2))
+    x0, normals = rng.random((p, d)), rng.normal(size=(p, planes, d))
+    offsets = np.einsum("phd,pd->ph", normals, mean[which]) + 0.05 * rng.normal(size=(p, planes))
+    programs = Programs(
+        origin=torch.as_tensor(x0),
+        weight=torch.ones(d, dtype=torch.float64),
+        normals=torch.as_tensor(normals),
+        offsets=torch.as_tensor(offsets),
+        lower=torch.zeros(p, d, dtype=torch.float64),
+        upper=torch.ones(p, d, dtype=torch.float64),
+        which=torch.as_tensor(which),
+        ellipsoids=ball,
+        norm=norm,
+    )
+    found = solve_exactly(programs)
+    cost = torch.where(found.status == SOLVED, programs.value(found.x), torch.inf).numpy()
+    balls = mean[which], covariance[which], np.ones(p)
+    parts = zip(x0, normals, offsets, *balls, strict=True)
+    optimum = np.array([clarabel(*row, norm=norm) for row in parts])
+    assert (np.isfinite(cost) == np.isfinite(optimum)).all()
+    assert np.isfinite(cost).sum() > p / 2
+    some = np.isfinite(cost)
+    deviation(np.abs(cost - optimum)[some], oracle=CLARABEL, limit=1e-7, unit="cost")
+
+
+def test_mixtures_are_fitted_for_wanted_classes_alone():
+    model, rows, x = classes(gap=0.3)
+    method = Artelt(model, space=FeatureSpace.continuous(x.shape[1])).fit(rows)
+    assert not method.densities_
+    first = method.explain(x, target=1)
+    assert set(method.densities_) == {1}
+    once = method.densities_[1]
+    method.explain(rows[model.predict(rows) == 1][:3], target=0)
+    assert set(method.densities_) == {0, 1}
+    assert method.densities_[1] is once
+    np.testing.assert_array_equal(method.explain(x, target=1).x_cfs, first.x_cfs)
 
 
 def test_a_density_that_no_point_has_is_infeasible():

@@ -118,16 +118,21 @@ def find_pairs(
     k = min(partners, len(theirs))
     mutable = torch.as_tensor(base.space.mutable_mask, device=base.x.device)
     found = [torch.full((0, k), -1, dtype=torch.long, device=base.x.device)]
+    b = base.codes[theirs]
+    columns = b.T.contiguous()
     for block in torch.split(ours, _CASES_AT_ONCE) if k else ():
-        a, b = base.codes[block], base.codes[theirs]
+        a = base.codes[block]
         count = torch.zeros(len(a), len(b), dtype=torch.int16, device=a.device)
         for j, movable in enumerate(mutable.tolist()):
-            differs = (a[:, j, None] - b[None, :, j]).abs() > tolerance
-            count += differs.to(torch.int16) * (1 if movable else differences + 1)
+            differs = (a[:, j, None] - columns[j]).abs_() > tolerance
+            count.add_(differs, alpha=1 if movable else differences + 1)
         good = (count > 0) & (count <= differences)
-        distance = base.distance(a, b).masked_fill(~good, torch.inf)
+        some = good.any(1).nonzero()[:, 0]  # most cases have no partner
+        table = torch.full((len(a), k), -1, dtype=torch.long, device=a.device)
+        distance = base.distance(a[some], b).masked_fill(~good[some], torch.inf)
         value, index = distance.topk(k, dim=1, largest=False, sorted=True)
-        found.append(torch.where(value.isfinite(), theirs[index], torch.full_like(index, -1)))
+        table[some] = torch.where(value.isfinite(), theirs[index], torch.full_like(index, -1))
+        found.append(table)
     table = torch.cat(found)
     has = (table >= 0).any(1)
     return GoodPairs(cases=ours[has] if k else ours[:0], partners=table[has])
@@ -207,20 +212,20 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
             raise ConfigError(f"unknown variant {self.variant!r}; use 'cases' or 'scamander'")
         x, y = train.x.to(self._device()), train.y.to(self._device())
         self.base_ = CaseBase.of(x, y, self.space_, limit=self.max_rows, seed=self.random_state)
-        classes = sorted(set(self.base_.y.tolist()))
-        self.pairs_: dict[tuple[int, int], GoodPairs] = {
-            (a, b): find_pairs(
+        self.pairs_: dict[tuple[int, int], GoodPairs] = {}
+
+    def _pairs(self, own: int, other: int) -> GoodPairs:
+        """Return the good pairs of two classes, found when they are first asked for."""
+        if (own, other) not in self.pairs_:
+            self.pairs_[own, other] = find_pairs(
                 self.base_,
-                a,
-                b,
+                own,
+                other,
                 differences=self.differences,
                 tolerance=self.match_tolerance,
                 partners=self.partners,
             )
-            for a in classes
-            for b in classes
-            if a != b
-        }
+        return self.pairs_[own, other]
 
     @torch.no_grad()
     def _explain(self, query: Query) -> Answer:
@@ -232,7 +237,7 @@ class SACE(LocalMixin, BaseCounterfactualMethod):
         own = query.model.scores(query.x).argmax(1)
         for a, b in sorted(set(zip(own.tolist(), query.target.tolist(), strict=True))):
             rows = ((own == a) & (query.target == b)).nonzero()[:, 0]
-            pairs = self.pairs_.get((a, b))
+            pairs = self._pairs(a, b) if a != b else None
             if pairs is not None and len(pairs.cases):
                 rows = self._reuse(trials, codes, pairs, rows)
             theirs = (self.base_.y == b).nonzero()[:, 0]

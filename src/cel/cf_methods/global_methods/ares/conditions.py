@@ -193,6 +193,7 @@ class Conditions:
         self.rows = problem.query.x.cpu().numpy()
         self.everybody = pack(np.ones(len(self.rows), dtype=bool))
         self._bits: dict[int, np.ndarray] = {}
+        self._before: dict[Then, tuple[list[Item], np.ndarray, np.ndarray]] = {}
 
     def bits(self, feature: int) -> np.ndarray:
         """Return (items of the feature, w) packed rows."""
@@ -209,6 +210,11 @@ class Conditions:
         bin that holds the value is cut there, so that rows of it may move, too. With a direction,
         the value must lie on the right side of the whole interval.
         """
+        if then not in self._before:
+            self._before[then] = self._asked(then)
+        return self._before[then]
+
+    def _asked(self, then: Then) -> tuple[list[Item], np.ndarray, np.ndarray]:
         feature = self.space.features[then.feature]
         kept, rows = [], []
         around, around_bits = self._cut_at(then, feature)
@@ -271,8 +277,7 @@ def outer_conditions(conditions: Conditions, *, support: float, length: int, lim
     found, bits, cut = _largest(singles, single_bits, limit)
     level, level_bits = found, bits
     for _ in range(1, length):
-        level, level_bits = _joined(level, level_bits, found, bits, least)
-        level, level_bits, more = _largest(level, level_bits, limit)
+        level, level_bits, more = _joined(level, level_bits, found, bits, least, limit)
         cut |= more
         found, bits, more = _largest([*found, *level], np.concatenate([bits, level_bits]), limit)
         cut |= more
@@ -294,18 +299,22 @@ def _joined(
     right: list[Items],
     right_bits: np.ndarray,
     least: float,
-) -> tuple[list[Items], np.ndarray]:
-    """Join sets with single items of later features, keeping those with enough rows."""
-    out: list[Items] = []
-    parts = [np.zeros((0, left_bits.shape[1]), dtype=np.uint64)]
-    last = np.array([r[0].feature if len(r) == 1 else -1 for r in right])
-    for items, bits in zip(left, left_bits, strict=True):
+    limit: int,
+) -> tuple[list[Items], np.ndarray, bool]:
+    """Join sets with single items of later features; keep the largest with enough rows."""
+    pairs, sizes = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    last = np.array([r[0].feature if len(r) == 1 else -1 for r in right], dtype=np.int64)
+    for number, (items, bits) in enumerate(zip(left, left_bits, strict=True)):
         later = np.flatnonzero(last > items[-1].feature)
-        both = right_bits[later] & bits
-        enough = count(both) >= least
-        out += [(*items, right[i][0]) for i in later[enough]]
-        parts.append(both[enough])
-    return out, np.concatenate(parts)
+        size = count(right_bits[later] & bits)
+        enough = size >= least
+        later = later[enough]
+        pairs.append(np.stack([np.full(len(later), number), later], 1))
+        sizes.append(size[enough])
+    both, size = np.concatenate(pairs), np.concatenate(sizes)
+    some = both[np.argsort(-size, kind="stable")[:limit]]
+    kept = [(*left[i], right[k][0]) for i, k in some.tolist()]
+    return kept, left_bits[some[:, 0]] & right_bits[some[:, 1]], len(both) > limit
 
 
 def inner_conditions(

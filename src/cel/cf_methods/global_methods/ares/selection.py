@@ -11,6 +11,7 @@ import numpy as np
 __all__ = ["RuleLimits", "SetFunction", "exchange", "lazy_greedy"]
 
 CHUNK = 2**22  # values computed at a time
+AHEAD = 127  # candidates whose gains are taken with that of the next one
 POOL = 1000  # candidates for exchanges
 SWEEPS = 5
 
@@ -76,20 +77,28 @@ def lazy_greedy(function: SetFunction, limits: RuleLimits) -> list[int]:
     to date is the largest of all.
     """
     chosen: list[int] = []
+    groups: set[int] = set()
     best = np.zeros(function.rows)
     gains = function.gains(np.arange(len(function)), best)
+    asked = np.zeros(len(function), dtype=np.int64)  # how many were chosen when gains were taken
     heap = [(-g, i) for i, g in enumerate(gains.tolist()) if g > 0]
     heapq.heapify(heap)
     while heap and len(chosen) < limits.rules:
         _, i = heapq.heappop(heap)
-        if not function.fits([*chosen, i], limits):
+        group = int(function.group[i])
+        if group not in groups and len(groups) >= limits.groups:
             continue
-        now = float(function.gains(np.array([i]), best)[0])
+        if asked[i] < len(chosen):  # those that may come next are brought up to date with it
+            some = np.array([i, *(k for _, k in heap[:AHEAD])])
+            some = some[asked[some] < len(chosen)]
+            gains[some], asked[some] = function.gains(some, best), len(chosen)
+        now = float(gains[i])
         if heap and now < -heap[0][0]:
             if now > 0:
                 heapq.heappush(heap, (-now, i))
         elif now > 0:
             chosen.append(i)
+            groups.add(group)
             best = np.maximum(best, function.values(np.array([i]))[0])
     return chosen
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
+from cel.cf_methods.local_methods.artelt.cone_programs import exact_available, solve_exactly
 from cel.cf_methods.local_methods.artelt.dense_components import (
     ClassDensity,
     RadiusRule,
@@ -20,11 +21,9 @@ from cel.cf_methods.local_methods.artelt.programs import (
     Setting,
     best_per_row,
     case_rows,
-    exact_available,
     finish,
     linear_programs,
     modal_rows,
-    solve_exactly,
 )
 from cel.cf_methods.local_methods.artelt.scp import sequential
 from cel.cf_methods.query import Answer, Query, TrainRows
@@ -136,31 +135,38 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
             raise UnsupportedError("Artelt moves numeric features only, and there are none")
 
     def _fit(self, train: TrainRows) -> None:
-        columns = self.space_.numeric_columns
-        x = train.x.cpu().numpy().astype(np.float64)
-        sizes = self.n_components
+        self.classes_ = frozenset(train.y.tolist())
         self.densities_: dict[int, ClassDensity] = {}
         self.core_: dict[int, Tensor] = {}
         self.modal_: dict[int, Tensor] = {}
-        for label in sorted(set(train.y.tolist())):
-            rows = x[train.y.cpu().numpy() == label]
-            density = fit_density(
-                rows[:, columns],
-                sizes=(sizes,) if isinstance(sizes, int) else tuple(sizes),
-                criterion=self.criterion,
-                regularisation=self.regularisation,
-                quantile=self.quantile,
-                threshold=self.threshold,
-                rule=self.radius,
-                seed=self.random_state,
-            )
-            dense = density.log_density(torch.as_tensor(rows[:, columns])) >= density.threshold
-            self.densities_[label] = density
-            self.core_[label] = torch.as_tensor(rows, dtype=train.x.dtype)[dense]
-            self.modal_[label] = torch.as_tensor(rows.mean(0), dtype=train.x.dtype)
-        self.mad_ = torch.as_tensor(mad_scale(x, self.space_))
+        if self.weights == "mad":
+            x = train.x.cpu().numpy().astype(np.float64)
+            self.mad_ = torch.as_tensor(mad_scale(x, self.space_))
+
+    def _learn(self, label: int) -> None:
+        """Fit the mixture of a class that answers are wanted in, unless that is done."""
+        if label in self.densities_ or label not in self.classes_:
+            return
+        columns, sizes, train = self.space_.numeric_columns, self.n_components, self.train_
+        rows = train.of_class(label).cpu().numpy().astype(np.float64)
+        density = fit_density(
+            rows[:, columns],
+            sizes=(sizes,) if isinstance(sizes, int) else tuple(sizes),
+            criterion=self.criterion,
+            regularisation=self.regularisation,
+            quantile=self.quantile,
+            threshold=self.threshold,
+            rule=self.radius,
+            seed=self.random_state,
+        )
+        dense = density.log_density(torch.as_tensor(rows[:, columns])) >= density.threshold
+        self.core_[label] = torch.as_tensor(rows, dtype=train.x.dtype)[dense]
+        self.modal_[label] = torch.as_tensor(rows.mean(0), dtype=train.x.dtype)
+        self.densities_[label] = density
 
     def _explain(self, query: Query) -> Answer:
+        for label in sorted(set(query.target.tolist())):
+            self._learn(label)
         free = bool((~query.region.layout.numeric & ~query.region.fixed).any())
         x = torch.full_like(query.x, torch.nan)
         infeasible = torch.zeros(len(query), dtype=torch.bool, device=query.x.device)
@@ -207,7 +213,7 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
         possible = torch.zeros(len(query), device=query.x.device)
         possible = possible.index_add(0, source[use], torch.ones_like(cost, dtype=possible.dtype))
         fitted = torch.tensor(
-            [int(t) in self.densities_ for t in query.target.tolist()], device=query.x.device
+            [int(t) in self.classes_ for t in query.target.tolist()], device=query.x.device
         )
         asked = torch.zeros_like(fitted).index_fill(0, rows, True)
         return x, asked & fitted & (possible == 0)
@@ -215,16 +221,12 @@ class Artelt(LocalMixin, BaseCounterfactualMethod):
     def _setting(self, query: Query, home: Tensor) -> Setting:
         device = query.x.device
         columns = torch.as_tensor(self.space_.numeric_columns, device=device)
-        parts = [
-            (label, density.ellipsoids, density.ellipsoids.radius > 0)
-            for label, density in self.densities_.items()
-        ]
-        names = ("mean", "vectors", "precision", "radius")
-        bank = Ellipsoids(
-            *(torch.cat([getattr(e, n)[keep] for _, e, keep in parts]).to(device) for n in names)
-        )
-        counts = torch.tensor([int(keep.sum()) for _, _, keep in parts], device=device)
-        label = torch.tensor([k for k, _, _ in parts], device=device).repeat_interleave(counts)
+        wanted = sorted(set(query.target.tolist()) & self.classes_)
+        balls = [self.densities_[label].ellipsoids for label in wanted]
+        dense = [ball.select(ball.radius > 0) for ball in balls]
+        bank = Ellipsoids.join(dense, len(columns)).to(device)
+        counts = torch.tensor([len(ball) for ball in dense], dtype=torch.long, device=device)
+        label = torch.tensor(wanted, dtype=torch.long, device=device).repeat_interleave(counts)
         weight = torch.ones(len(columns), dtype=torch.float64, device=device)
         if self.weights == "mad":
             weight = 1 / self.mad_.to(device)[columns]
