@@ -292,8 +292,8 @@ def test_mixtures_are_fitted_for_wanted_classes_alone():
     once = method.densities_[1]
     method.explain(rows[model.predict(rows) == 1][:3], target=0)
     assert set(method.densities_) == {0, 1}
-    assert method.densities_[1] is once
     np.testing.assert_array_equal(method.explain(x, target=1).x_cfs, first.x_cfs)
+    assert method.densities_[1] is once
 
 
 def test_a_density_that_no_point_has_is_infeasible():

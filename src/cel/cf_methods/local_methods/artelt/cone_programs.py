@@ -99,8 +99,8 @@ class _ConeForm:
         last = torch.cat([one[:, 0], -one[:, 0]], 1)
         entries = torch.cat([helpers.flatten(1), columns.flatten(1), last], 1)
         home = [programs.origin, -programs.origin] if absolute else [programs.origin]
-        ends = [*home, -lower, upper, radius[:, None], programs.offsets]
-        bounds = torch.cat([*ends, torch.zeros_like(radius)[:, None], -centre], 1)
+        sides = [*home, -lower, upper, radius[:, None], programs.offsets]
+        bounds = torch.cat([*sides, torch.zeros_like(radius)[:, None], -centre], 1)
         rest = clarabel.NonnegativeConeT((4 if absolute else 2) * d + 1 + h)
         cones = [rest] if absolute else [clarabel.ZeroConeT(d), rest]
         linear = np.zeros(2 * d + 1)
@@ -111,9 +111,9 @@ class _ConeForm:
             quadratic = diags_array(np.repeat([1.0, 0.0], [d, d + 1]), format="csc")
             quadratic.eliminate_zeros()
         indices, pointers = _pattern(d, h, len(own))
-        numbers = (t.detach().cpu().numpy() for t in (entries, bounds))
+        values, ends = (t.detach().cpu().numpy() for t in (entries, bounds))
         cones.append(clarabel.SecondOrderConeT(d + 1))
-        return cls(quadratic, linear, indices, pointers, *numbers, cones, d)
+        return cls(quadratic, linear, indices, pointers, values, ends, cones, d)
 
     def loaded(self, i: int, solver: Any) -> Any:
         """Return Clarabel's solver with a program: a solver that is there is filled anew."""
@@ -138,7 +138,8 @@ def _pattern(d: int, h: int, own: int) -> tuple[np.ndarray, np.ndarray]:
     planes, cone = radius + 1 + np.arange(h), radius + 1 + h + np.arange(d + 1)
     each = np.arange(d)[:, None]
     shared = np.tile(np.concatenate([planes, cone[1:]]), (d, 1))
-    parts = [begin[:own] + each, np.concatenate([begin + each, shared], 1), [[radius, cone[0]]]]
+    helpers, columns = begin[:own] + each, np.concatenate([begin + each, shared], 1)
+    parts = [helpers, columns, np.array([[radius, cone[0]]])]
     sizes = [len(row) for part in parts for row in part]
-    indices = np.concatenate([np.ravel(part) for part in parts])
+    indices = np.concatenate([part.ravel() for part in parts])
     return indices, np.concatenate([[0], np.cumsum(sizes)])
