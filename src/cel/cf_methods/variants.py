@@ -94,7 +94,7 @@ _ALL = [
     _published(
         "cchvae",
         "growing shells in the latent space of a conditional autoencoder",
-        "one Gaussian code instead of a hierarchy of heads",
+        "one Gaussian code instead of a hierarchy of heads; 300 samples a shell, published 1,000",
         screened=False,
     ),
     _ours("cchvae_screened", "cchvae", "a linear fit says which samples are worth scoring"),
@@ -148,7 +148,7 @@ _ALL = [
     _published(
         "cadex",
         "Adam on the cross-entropy, the first point past the boundary",
-        "the last step is bisected; the box holds",
+        "steps of 0.002, published 0.001, and the last one is bisected; the box holds",
     ),
     _published(
         "sace",
