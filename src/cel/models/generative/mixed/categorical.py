@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cel.models.generative.flows.masked import MaskedNet
+from cel.models.generative.mixed.category_terms import CategoryTerms
 from cel.preprocessing.blocks import Blocks
 
 __all__ = ["CategoricalNet", "hide_blocks"]
@@ -60,6 +61,7 @@ class CategoricalNet(nn.Module):
         self.net.start_equal(0, self.blocks)
         logs = [[-math.log(size)] for size in sizes]
         self.register_buffer("log_uniform", torch.tensor(logs))
+        self.terms = CategoryTerms(self.blocks, torch.tensor(logs), floor)
 
     @torch.no_grad()
     def start(self, onehot: Tensor) -> None:
@@ -70,6 +72,8 @@ class CategoricalNet(nn.Module):
     def forward(self, onehot: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log P (..., n) of rows (..., n, D)."""
         seen = hide_blocks(onehot, self.blocks, self.dropout) if self.training else onehot
+        if (self.training or not torch.is_grad_enabled()) and self.terms.serves(onehot):
+            return self.terms(self._logits(seen, context), onehot)
         log_p = self.log_probs(seen, context)
         return (self.blocks.split(onehot, fill=0.0) * log_p).sum((-2, -1))
 
@@ -78,12 +82,16 @@ class CategoricalNet(nn.Module):
 
         Places beyond the last category of a variable hold zero.
         """
-        logits = self.net(onehot, context, self.net.weights()[0])[..., 0, :]
+        logits = self._logits(onehot, context)
         log_p = self.blocks.split(logits, fill=torch.finfo(logits.dtype).min).log_softmax(-1)
         if self.floor:
             uniform = (self.log_uniform + math.log(self.floor)).expand_as(log_p)
             log_p = torch.logaddexp(log_p + math.log1p(-self.floor), uniform)
         return torch.where(self.blocks.real, log_p, 0.0)
+
+    def _logits(self, onehot: Tensor, context: Tensor | None) -> Tensor:
+        logits: Tensor = self.net(onehot, context, self.net.weights()[0])[..., 0, :]
+        return logits
 
     @torch.no_grad()
     def sample(self, n: int, context: Tensor | None, generator: torch.Generator) -> Tensor:
@@ -102,4 +110,4 @@ def hide_blocks(onehot: Tensor, blocks: Blocks, share: float) -> Tensor:
     if not share:
         return onehot
     kept = torch.rand(*onehot.shape[:-1], len(blocks), device=onehot.device) >= share
-    return onehot * kept[..., blocks.owner]
+    return onehot * kept.to(onehot.dtype).index_select(-1, blocks.owner)
