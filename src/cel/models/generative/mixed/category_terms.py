@@ -137,12 +137,13 @@ class _Along:
         self.shift += rank
 
     def places(self, row: Tensor, column: Tensor, n: int) -> Tensor:
-        base, step, shift = (t.index_select(0, column) for t in (self.base, self.step, self.shift))
-        return shift.add_(base.mul_(n)).add_(step.mul_(row))
+        base, step = (t.index_select(0, column) for t in (self.base, self.step))
+        return self.shift.index_select(0, column).add_(base.mul_(n)).add_(step.mul_(row))
 
     def log_softmax(self, logits: Tensor) -> Tensor:
         n = len(logits)
-        filled, out = logits.new_full((2, n * self.width), FILL)
+        filled = logits.new_full((n * self.width,), FILL)
+        out = torch.empty_like(filled)
         tables = zip(self._tables(filled, n), self._tables(out, n), self.groups, strict=True)
         for table, result, (_, own) in tables:
             for k, (start, size) in enumerate(own):
