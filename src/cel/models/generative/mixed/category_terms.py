@@ -125,7 +125,7 @@ class _Along:
         starts = blocks.table[:, 0].tolist()
         widths = [min(widest, -(-size // LANES) * LANES) for size in sizes]
         self.groups: list[tuple[int, list[tuple[int, int]]]] = []
-        base, step, shift = torch.zeros(3, len(sizes), dtype=torch.long)
+        base, step, shift = (torch.zeros(len(sizes), dtype=torch.long) for _ in range(3))
         self.width = 0
         for width in sorted(set(widths)):
             own = [i for i, w in enumerate(widths) if w == width]
