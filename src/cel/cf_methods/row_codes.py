@@ -43,6 +43,13 @@ class RowCodes:
     def __init__(self, vae: Any) -> None:
         self.vae = vae
 
+    @property
+    def picks_categories(self) -> bool:
+        """Whether a hard decoding takes the likeliest category, as snapping a soft one does."""
+        from cel.models.generative import VAE
+
+        return isinstance(self.vae, VAE)
+
     def encode(self, x: Tensor) -> Tensor:
         """Return the codes (n, q) of rows (n, d)."""
         z: Tensor = self.vae.encode(x)

@@ -83,6 +83,15 @@ class Region:
             fixed = torch.where(can.columns, stuck.index_select(1, can.block), fixed)
         return fixed
 
+    @cached_property
+    def any_category(self) -> bool:
+        """Whether every row has a category in each block and may have any other one."""
+        soft = ~self.layout.numeric
+        if not bool(soft.any()):
+            return True
+        free = self.reachable[:, soft].all() & ~self.fixed[:, soft].any()
+        return bool(free) and bool(self._present.any(-1).all())
+
     def freeze(self, features: Any) -> Region:
         """Fix features at the origin; `features` is a bool mask of shape (p,) or (n, p)."""
         mask = torch.as_tensor(features, dtype=torch.bool, device=self.origin.device)

@@ -12,8 +12,10 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import MARGIN, Answer, Query, TrainRows
 from cel.cf_methods.row_codes import RowCodes, codes_of
-from cel.protocols import Need, Predictor
+from cel.cf_methods.tangent.score_slopes import ScoreLayers
+from cel.protocols import Need, Predictor, Task
 from cel.search.margin_fit import MarginFit
+from cel.search.margin_roof import MarginRoof
 from cel.search.shells import grow_shells, shared_ways
 
 __all__ = ["CCHVAE"]
@@ -153,13 +155,17 @@ class _Shells:
 
     def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit | None) -> None:
         self.query, self.codes, self.unit, self.fit = query, codes, unit, fit
+        self.roof = _roof_of(query) if fit is None else None
+        self.sharp = fit is None and codes.picks_categories and _open_everywhere(query)
 
     def judge(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best samples (a, 1, d) as they will be seen, and costs (a, 1); inf: no."""
+        if self.fit is None:
+            return self._all(points, rows)
         a, s = points.shape[:2]
         shell = _Shell(self, points, rows)
         every = torch.arange(a, device=rows.device)
-        if self.fit is None or s <= _FEW + _BEST + _MORE:
+        if s <= _FEW + _BEST + _MORE:
             shell.ask(every, torch.arange(s).to(rows).expand(a, -1))
             return shell.best[:, None], shell.cost[:, None]
         known = bool((self.fit.gram[rows, 0, 0] > 0).all())
@@ -173,6 +179,37 @@ class _Shells:
             self._ask_nearer(shell, hit, self.fit)
         return shell.best[:, None], shell.cost[:, None]
 
+    def _all(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Judge every sample, and price those of rows that have a valid one."""
+        a, s = points.shape[:2]
+        if self.sharp:
+            low, high = (e[rows][:, None] for e in (self.query.region.lower, self.query.region.upper))
+            seen = torch.clamp(self.decode(points, rows, hard=True), low, high)
+        else:
+            region = self.query.region.select(rows.repeat_interleave(s))
+            seen = region.snap(self.decode(points, rows).flatten(0, 1)).reshape(a, s, -1)
+        ok = self._valid(seen, rows)
+        best, cost = self.query.x[rows], torch.full_like(seen[:, 0, 0], torch.inf)
+        hit = ok.any(1).nonzero()[:, 0]
+        if len(hit):
+            price = self.cost(seen[hit], rows[hit]).masked_fill(~ok[hit], torch.inf)
+            cost[hit], first = price.min(1)
+            best[hit] = seen[hit, first]
+        return best[:, None], cost[:, None]
+
+    def _valid(self, seen: Tensor, rows: Tensor) -> Tensor:
+        """Tell which points (a, s, d) have the wanted class; asked where bounds leave it open."""
+        query, (a, s) = self.query, seen.shape[:2]
+        if self.roof is None:
+            wanted = query.target[rows.repeat_interleave(s)]
+            return ~(query.model.margin(seen.flatten(0, 1), wanted) < MARGIN).reshape(a, s)
+        maybe = self.roof.open(seen, query.target[rows], MARGIN)
+        row, sample = maybe.nonzero(as_tuple=True)
+        if len(row):
+            margin = query.model.margin(seen[row, sample], query.target[rows[row]])
+            maybe[row, sample] = ~(margin < MARGIN)
+        return maybe
+
     def _ask_nearer(self, shell: _Shell, hit: Tensor, fit: MarginFit) -> None:
         """Ask about the nearest samples that a guess, erring as it did so far, admits."""
         points, rows, known = shell.points[hit], shell.rows[hit], shell.margin[hit]
@@ -182,15 +219,30 @@ class _Shells:
         rough = rough.masked_fill(~known.isnan() | (guess < -error), torch.inf)
         shell.ask(hit, rough.topk(min(rough.shape[1], _NEAR), dim=1, largest=False).indices)
 
-    def decode(self, points: Tensor, rows: Tensor) -> Tensor:
+    def decode(self, points: Tensor, rows: Tensor, *, hard: bool = False) -> Tensor:
         """Return the rows (b, c, d) that codes (b, c, q) stand for."""
         home = self.query.x[rows][:, None].expand(-1, points.shape[1], -1)
-        out = self.codes.decode(points.flatten(0, 1), home.flatten(0, 1))
+        out = self.codes.decode(points.flatten(0, 1), home.flatten(0, 1), hard=hard)
         return out.reshape(home.shape)
 
     def cost(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the L1 distances (b, c) of points (b, c, d) to their rows, in units."""
         return ((x - self.query.x[rows][:, None]).abs() / self.unit).sum(-1)
+
+
+def _roof_of(query: Query) -> MarginRoof | None:
+    """Return bounds of the margins; none where a limit of questions makes each of them count."""
+    if query.model.task is not Task.CLASSIFICATION or math.isfinite(query.budget.max_queries):
+        return None
+    known = ScoreLayers.of(query.model, query.x)
+    return None if known is None or len(known.layers) == 1 else MarginRoof(known.layers)
+
+
+def _open_everywhere(query: Query) -> bool:
+    """Tell whether a row that was decoded need only be moved into its box."""
+    region = query.region
+    tied = region.layout.has_grid or region.space.constraints or region.space.limit is not None
+    return not tied and region.any_category
 
 
 class _Shell:
@@ -216,8 +268,8 @@ class _Shell:
         self.cost[at[better]] = price[better]
         self.best[at[better]] = seen[better, first[better]]
         self.margin[here] = margin
-        if self.shells.fit is not None:
-            self.shells.fit.learn(points, margin, rows)
+        assert self.shells.fit is not None
+        self.shells.fit.learn(points, margin, rows)
 
     def ask_highest(self, at: Tensor, count: int) -> Tensor:
         """Ask about the samples of some rows (b,) whose guessed margins are the highest.

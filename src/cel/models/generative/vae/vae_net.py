@@ -20,6 +20,7 @@ POOL = 1024  # immutable parts kept for sampling
 LIMIT = 5.0  # of the log-variance of a code
 DRAWN_AT_ONCE = 4096  # rows times draws in one product
 JUDGED = 8  # draws by which epochs are compared
+CLOSE = 1e-6  # logits that are no farther apart may have equal probabilities
 
 
 class VAENet(nn.Module):
@@ -204,17 +205,26 @@ class VAENet(nn.Module):
         """Return the block columns (..., c): one-hot, or probabilities."""
         if not len(self.choices):
             return logits
+        if hard and (likeliest := self._likeliest(logits)) is not None:
+            return likeliest
         p = self._padded(logits).softmax(-1)
         if hard:
             p = functional.one_hot(p.argmax(-1), p.shape[-1]).to(p)
         return self.blocks.flat(p)
 
+    def _likeliest(self, logits: Tensor) -> Tensor | None:
+        """Return one-hot blocks (n, c) without probabilities; None if some might be equal."""
+        if logits.dim() != 2:
+            return None
+        value = logits.T.contiguous()
+        top = torch.stack([part.amax(0) for part in value.split(self.blocks.sizes)])
+        near = value > top.index_select(0, self.blocks.owner) - CLOSE
+        return near.T.to(logits) if int(near.sum()) == top.numel() else None
+
     def _assemble(self, numbers: Tensor, blocks: Tensor, fixed: Tensor) -> Tensor:
-        x = numbers.new_zeros(*numbers.shape[:-1], self.width)
-        x[..., self.numbers] = numbers.clamp(self.lower, self.upper)
-        x[..., self.choices] = blocks
-        x[..., self.fixed] = fixed
-        return x
+        parts = torch.cat((numbers.clamp(self.lower, self.upper), blocks, fixed), -1)
+        place = torch.cat((self.numbers, self.choices, self.fixed)).argsort()
+        return parts.index_select(-1, place)
 
 
 def _pieces(bank: Tensor, x: Tensor) -> tuple[Tensor, ...]:
