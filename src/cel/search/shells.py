@@ -41,6 +41,7 @@ def grow_shells(
     budget: Budget | None = None,
     chunk: int = CHUNK_VALUES,
     ways: Tensor | None = None,
+    ahead: int = 1,
 ) -> Found:
     """Sample shells `l < |point - center|_p <= l + step` for l = 0, step, 2 step, ...
 
@@ -66,34 +67,65 @@ def grow_shells(
         chunk: numbers drawn at a time.
         ways: (m, q + 1) `shared_ways` from which every row takes, for every shell, a stretch that
             its stream chooses; by default each row has directions of its own.
+        ahead: rows that are few enough are judged in several shells at a time, up to so many
+            together, never more than a quarter of the shells before; the answers are the same
+            if `judge` keeps nothing in mind. For shells of one thickness.
     """
     best = Found.nothing(like)
     rows = torch.arange(len(center), device=center.device)
     size = torch.ones_like(limit) if unit is None else unit
     plain = not start and growth == 1.0 and radial == "linear"
+    count = max(1, chunk // (samples * max(center.shape[1], like.shape[1])))
+
+    def points(part: Tensor, shell: int, inner: float) -> Tensor:
+        stream = RowStreams(rng.keys[part], rng.draw + _DRAWS * shell)
+        if ways is None:
+            way, u, dims = _directions(stream, samples, center[part], free, part, p)
+        else:
+            way, u, dims = _stretch(stream, samples, ways)
+        outer = inner + step * growth**shell
+        radius = (shell + u) * step if plain else _radii(u, inner, outer, dims, radial)
+        if unit is not None:
+            radius = radius * unit[part, None]
+        return center[part, None, :] + radius[..., None] * way
+
     inner, shell = start, 0
     while True:
         rows = rows[~best.ok[rows] & (limit[rows] > inner * size[rows])]
         if not len(rows) or (budget is not None and budget.expired):
             return best
-        outer = inner + step * growth**shell
-        count = max(1, chunk // (samples * max(center.shape[1], like.shape[1])))
+        turns = min(shell // 4, min(ahead, count) // len(rows)) if plain else 1
+        more = [start + (shell + turn) * step for turn in range(1, turns)]
+        ends = [inner, *(e for e in more if bool((limit[rows] > e * size[rows]).all()))]
         for part in torch.split(rows, count):
-            stream = RowStreams(rng.keys[part], rng.draw + _DRAWS * shell)
-            if ways is None:
-                way, u, dims = _directions(stream, samples, center[part], free, part, p)
+            if len(ends) > 1:
+                many = torch.cat([points(part, shell + i, end) for i, end in enumerate(ends)])
+                seen, cost = _first_shells(judge, many, part)
             else:
-                way, u, dims = _stretch(stream, samples, ways)
-            radius = (shell + u) * step if plain else _radii(u, inner, outer, dims, radial)
-            if unit is not None:
-                radius = radius * unit[part, None]
-            seen, cost = judge(center[part, None, :] + radius[..., None] * way, part)
+                seen, cost = judge(points(part, shell, inner), part)
             price, which = cost.min(1)
             hit = price.isfinite()
             best.x[part[hit]] = seen[hit, which[hit]]
             best.cost[part[hit]], best.ok[part[hit]] = price[hit], True
-        inner = outer if growth != 1.0 else start + (shell + 1) * step
-        shell += 1
+        turns = len(ends)
+        inner = inner + step * growth**shell if growth != 1.0 else start + (shell + turns) * step
+        shell += turns
+
+
+def _first_shells(judge: Judge, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Judge several shells of some rows (a,), return what each row has in the first with a hit.
+
+    Args:
+        judge: prices samples.
+        points: (t a, s, q) the shells one after the other.
+        rows: (a,) row numbers.
+    """
+    turns = len(points) // len(rows)
+    seen, cost = judge(points, rows.repeat(turns))
+    cost = cost.reshape(turns, len(rows), -1)
+    first = cost.isfinite().any(-1).to(torch.uint8).argmax(0)
+    here = torch.arange(len(rows), device=rows.device)
+    return seen.reshape(turns, len(rows), *seen.shape[1:])[first, here], cost[first, here]
 
 
 def shared_ways(count: int, like: Tensor, p: float) -> Tensor:

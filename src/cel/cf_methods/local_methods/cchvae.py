@@ -25,6 +25,7 @@ _FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one,
 _BEST, _MORE = 8, 16  # of the highest guesses; more of them, where the class is near
 _NEAR = 32  # nearer ones, once one is valid
 _BANK = 2**14  # directions that rows choose from
+_AHEAD = 16  # shells judged together when few rows are left
 
 
 class CCHVAE(LocalMixin, BaseCounterfactualMethod):
@@ -136,6 +137,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             budget=query.budget,
             chunk=_CHUNK,
             ways=shared_ways(max(_BANK, 4 * self.samples), z, self.p),
+            ahead=1 if self.screened else _AHEAD,
         )
         return Answer(x=found.x, infeasible=stuck)
 
@@ -183,7 +185,9 @@ class _Shells:
         """Judge every sample, and price those of rows that have a valid one."""
         a, s = points.shape[:2]
         if self.sharp:
-            low, high = (e[rows][:, None] for e in (self.query.region.lower, self.query.region.upper))
+            low, high = (
+                e[rows][:, None] for e in (self.query.region.lower, self.query.region.upper)
+            )
             seen = torch.clamp(self.decode(points, rows, hard=True), low, high)
         else:
             region = self.query.region.select(rows.repeat_interleave(s))
@@ -235,7 +239,7 @@ def _roof_of(query: Query) -> MarginRoof | None:
     if query.model.task is not Task.CLASSIFICATION or math.isfinite(query.budget.max_queries):
         return None
     known = ScoreLayers.of(query.model, query.x)
-    return None if known is None or len(known.layers) == 1 else MarginRoof(known.layers)
+    return None if known is None else MarginRoof.of(known.layers)
 
 
 def _open_everywhere(query: Query) -> bool:

@@ -1,0 +1,93 @@
+"""Bounds of margins over samples: never too low, and of use."""
+
+import itertools
+
+import torch
+
+from cel.benchmark.printed_form import free_space
+from cel.cf_methods.local_methods import cchvae
+from cel.cf_methods.local_methods.cchvae import CCHVAE
+from cel.models.classifiers import MLPClassifier
+from cel.search.margin_roof import MarginRoof
+from cel.search.shells import grow_shells, shared_ways
+from cel.search.streams import RowStreams
+from cel.testing.problems import PROBLEMS
+
+
+def network(n_in, n_out, seed):
+    torch.manual_seed(seed)
+    sizes = n_in, 48, 40, n_out
+    return [
+        (torch.randn(b, a) / a**0.5, 0.3 * torch.randn(b)) for a, b in itertools.pairwise(sizes)
+    ]
+
+
+def margins(layers, x, target):
+    for weight, bias in layers[:-1]:
+        x = torch.relu(x @ weight.T + bias)
+    scores = x @ layers[-1][0].T + layers[-1][1]
+    at = target[:, None, None].expand(*scores.shape[:2], 1)
+    return scores.gather(2, at)[..., 0] - scores.scatter(2, at, -torch.inf).amax(-1)
+
+
+def test_what_is_ruled_out_does_not_count_and_most_is_ruled_out():
+    """Sets of all sizes around many centres, two classes and four; columns that stand still."""
+    torch.manual_seed(0)
+    for n_out, seed in ((2, 1), (4, 2)):
+        layers = network(6, n_out, seed)
+        roof, shut, invalid = MarginRoof.of(layers), 0, 0
+        for width in (0.01, 0.1, 0.5, 2.0):
+            x = torch.rand(40, 1, 6) + width * (torch.rand(40, 50, 6) - 0.5)
+            x[..., 4] = 0.5
+            target = torch.randint(n_out, (40,))
+            true, least = margins(layers, x, target), 0.05
+            maybe = roof.open(x, target, least)
+            assert not (~maybe & (true >= least)).any(), width
+            shut, invalid = shut + int((~maybe).sum()), invalid + int((true < least).sum())
+        assert shut > 0.5 * invalid, "bounds that rule nothing out are of no use"
+
+
+def test_networks_of_other_depths_have_no_bounds():
+    layers = network(3, 2, 0)
+    assert MarginRoof.of(layers[:1] + layers[2:]) is None
+    assert MarginRoof.of(layers[:2] + layers[1:]) is None
+
+
+def test_cchvae_answers_the_same_without_bounds(monkeypatch):
+    """Unscreened C-CHVAE with bounds, with shells judged together, and with neither."""
+    problem = PROBLEMS["mixed"]()
+    x, y = problem.x_train, problem.outcome(problem.x_train)
+    model = MLPClassifier(hidden=(32, 32), epochs=20, random_state=0).fit(x, y)
+    settings = {"samples": 60, "step": 0.05, "steps": 60, "space": free_space(problem.space)}
+    method = CCHVAE(model, screened=False, **settings).fit(x, y)
+    rows = x[model.predict_proba(x).argmax(1) == 0][:25]
+    fast = method.explain(rows, 1)
+    monkeypatch.setattr(cchvae, "_roof_of", lambda query: None)
+    monkeypatch.setattr(cchvae, "_open_everywhere", lambda query: False)
+    monkeypatch.setattr(cchvae, "_AHEAD", 1)
+    plain = method.explain(rows, 1)
+    assert fast.found.any()
+    assert fast.x_cfs.tobytes() == plain.x_cfs.tobytes()
+
+
+def test_shells_judged_together_give_the_first_hit_within_the_limit():
+    center = torch.zeros(3, 2)
+    limit, ways = torch.tensor([30.0, 30.0, 12.0]), shared_ways(4096, center, 2.0)
+    wanted = torch.tensor([11.0, 20.0, 12.3])  # the third lies beyond the limit of its row
+    asked = []
+
+    def judge(points, rows):
+        asked.append(len(rows))
+        radius = points.norm(dim=-1)
+        assert (radius.amin(1) < limit[rows]).all(), "no row goes beyond its limit"
+        return points, torch.where(radius > wanted[rows][:, None], radius, torch.inf)
+
+    streams = RowStreams.of(torch.arange(6.0).reshape(3, 2), 0)
+    settings = {"like": center, "rng": streams, "step": 0.5, "samples": 20, "limit": limit}
+    one, many = (
+        grow_shells(center, judge, ways=ways, ahead=ahead, **settings) for ahead in (1, 16)
+    )
+    assert one.ok.tolist() == [True, True, False]
+    assert max(asked) > len(center), "shells were judged together"
+    for name in ("x", "ok", "cost"):
+        assert torch.equal(*(getattr(f, name).nan_to_num() for f in (one, many))), name
