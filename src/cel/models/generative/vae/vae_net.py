@@ -217,7 +217,7 @@ class VAENet(nn.Module):
         if logits.dim() != 2:
             return None
         value = logits.T.contiguous()
-        top = torch.stack([part.amax(0) for part in torch.split(value, self.blocks.sizes)])
+        top = torch.stack([part.amax(0) for part in torch.split(value, list(self.blocks.sizes))])
         near = value > top.index_select(0, self.blocks.owner) - CLOSE
         return near.T.to(logits) if int(near.sum()) == top.numel() else None
 
