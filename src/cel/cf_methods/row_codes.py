@@ -19,6 +19,7 @@ from cel.space import FeatureSpace
 
 if TYPE_CHECKING:
     from cel.models.generative import VAE
+    from cel.models.generative.vae.decoder_slopes import DecoderSlopes
 
 __all__ = ["VAE_SETTINGS", "RowCodes", "codes_of", "fit_codes", "half_width", "unfitted_vae"]
 
@@ -59,6 +60,12 @@ class RowCodes:
         """Return the rows (n, d) of codes (n, q); what cannot change is taken from x (n, d)."""
         out: Tensor = self.vae.decode(z, x, hard=hard)
         return out
+
+    def slopes(self, dtype: torch.dtype) -> DecoderSlopes | None:
+        """Return the decoder with its gradients for codes of a dtype; None for unknown ones."""
+        from cel.models.generative import VAE
+
+        return self.vae.slopes(dtype) if isinstance(self.vae, VAE) else None
 
     def decode_for(self, query: Query, z: Tensor, rows: Tensor, *, hard: bool = False) -> Tensor:
         """Return rows for codes of some rows of a query, with all fixed columns put back."""

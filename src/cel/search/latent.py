@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cel.search.budget import Budget
-from cel.search.gradient import Accept, Found, RowFunction, gradient_search
+from cel.search.gradient import Accept, Found, RowFunction, RowSlope, gradient_search
 from cel.search.steppers import Stepper
 
 __all__ = ["Decode", "latent_search"]
@@ -30,6 +30,7 @@ def latent_search(
     patience: int | None = None,
     stop_at_first: bool = False,
     budget: Budget | None = None,
+    closed: RowSlope | None = None,
 ) -> tuple[Found, Tensor]:
     """Descend `loss` over codes and keep, for each row, the cheapest accepted decoded row.
 
@@ -45,6 +46,7 @@ def latent_search(
         patience: steps without a cheaper answer after which a row ends.
         stop_at_first: end a row at its first accepted point.
         budget: ends the search early.
+        closed: loss and gradient together where autograd is not needed.
 
     Returns:
         the answers as rows, and (n, q) their codes, NaN where there is none.
@@ -80,6 +82,7 @@ def latent_search(
         patience=patience,
         stop_at_first=stop_at_first,
         budget=budget,
+        closed=closed,
     )
     found, rows = Found.nothing(like), codes.ok.nonzero()[:, 0]
     with torch.no_grad():

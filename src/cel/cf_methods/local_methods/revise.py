@@ -10,6 +10,7 @@ from torch import Tensor
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query, TrainRows
 from cel.cf_methods.row_codes import VAE_SETTINGS, codes_of, half_width
+from cel.cf_methods.tangent.decoded_slopes import DecodedSlopes
 from cel.cf_methods.tangent.margins import class_margin
 from cel.cf_methods.view import ModelView
 from cel.objectives import hinge
@@ -104,8 +105,13 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
         with torch.no_grad():
             start = codes.encode(query.x)
 
+        def decode(z: Tensor, rows: Tensor) -> Tensor:
+            return codes.decode_for(query, z, rows, hard=True)
+
         def distance(x: Tensor, rows: Tensor) -> Tensor:
             return (x - query.x[rows]).abs().sum(-1)
+
+        known = DecodedSlopes.of(query, codes, AIM)
 
         def solve(weights: Tensor) -> Found:
             def loss(z: Tensor, rows: Tensor) -> Tensor:
@@ -119,13 +125,14 @@ class REVISE(LocalMixin, BaseCounterfactualMethod):
                 loss,
                 start,
                 like=query.x,
-                decode=lambda z, rows: codes.decode_for(query, z, rows, hard=True),
-                accept=query.accept,
+                decode=decode if known is None else known.decode,
+                accept=query.accept if known is None else known.accept,
                 cost=distance,
                 stepper=Adam(self.lr),
                 steps=self.steps,
                 patience=max(40, self.steps // 2),
                 budget=query.budget,
+                closed=None if known is None else known.descent(weights),
             )[0]
 
         first = torch.full_like(query.x[:, 0], unit)

@@ -56,17 +56,18 @@ class ScoreLayers:
     def back(self, slope: Tensor, hidden: list[Tensor]) -> Tensor:
         """Return gradients (n, d) of a loss with slopes (n, K) by the scores."""
         if not hidden:
-            return slope @ self.layers[0][0]
+            return self.pull(slope, hidden)
         pushed = (slope != 0).any(1)
         if int(pushed.sum()) > FEW * len(slope):
-            return self._back(slope, hidden)
+            return self.pull(slope, hidden)
         at = pushed.nonzero()[:, 0]
         out = slope.new_zeros(len(slope), self.layers[0][0].shape[1])
         if len(at):
-            out[at] = self._back(slope[at], [h[at] for h in hidden])
+            out[at] = self.pull(slope[at], [h[at] for h in hidden])
         return out
 
-    def _back(self, slope: Tensor, hidden: list[Tensor]) -> Tensor:
+    def pull(self, slope: Tensor, hidden: list[Tensor]) -> Tensor:
+        """Return the same, of all rows together."""
         for (weight, _), seen in zip(self.layers[:0:-1], hidden[::-1], strict=True):
             slope = torch.ops.aten.threshold_backward(slope @ weight, seen, 0)
         return slope @ self.layers[0][0]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cel.errors import DataError
 from cel.models.base import GenerativePytorchMixin, TrainOptions
+from cel.models.generative.vae.decoder_slopes import DecoderSlopes
 from cel.models.generative.vae.vae_net import VAENet
 from cel.models.inputs import FitRows
 from cel.models.training.schedule import FLOW_PRESETS, Schedule
@@ -130,6 +131,12 @@ class VAE(GenerativePytorchMixin):
         net = self._net(z.dtype)
         fixed = self._fixed(net, z, x_c)
         return net.decode_row(z, fixed, self.encode_context(context, len(z), z.dtype), hard=hard)
+
+    def slopes(self, dtype: torch.dtype) -> DecoderSlopes | None:
+        """Return the decoder with its gradients, for codes of a dtype; None with a context."""
+        self.check_fitted()
+        net = self._net(dtype)
+        return DecoderSlopes(net) if DecoderSlopes.can_read(net) else None
 
     @property
     def immutable_columns_(self) -> Tensor:
