@@ -115,6 +115,8 @@ class Found:
                 price = torch.where(ok, cost(seen, rows), torch.full_like(seen[:, 0], torch.inf))
                 better = price < old
         chosen = rows[better]
+        if not len(chosen):
+            return better
         self.x[chosen], self.cost[chosen], self.ok[chosen] = seen[better], price[better], True
         return better & ~(price > old - 1e-5 * old.abs())
 
@@ -260,7 +262,8 @@ def gradient_search(
         value, grad = (
             row_gradient(loss, now.x, now.rows) if closed is None else closed(now.x, now.rows)
         )
-        now.note(value)
+        if give_up is not None or race is not None:
+            now.note(value)
         moved = stepper.step(now.state, now.x, grad, now.rows)
         now.x = project(moved, now.rows).detach()
         if step % check_every and step != steps:

@@ -87,7 +87,8 @@ class Adam:
         s["t"] = s["t"] + 1
         s["m"] = b1 * s["m"] + (1 - b1) * grad
         s["v"] = b2 * s["v"] + (1 - b2) * grad * grad
-        mean, var = s["m"] / (1 - b1 ** s["t"]), s["v"] / (1 - b2 ** s["t"])
+        mean = s["m"] / torch.rsub(torch.pow(b1, s["t"]), 1)
+        var = s["v"] / torch.rsub(torch.pow(b2, s["t"]), 1)
         eta = self.lr / (var.sqrt() + self.eps)
         moved = x - eta * mean
         return moved if self.prox is None else self.prox(moved, eta, rows)

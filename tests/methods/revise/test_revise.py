@@ -1,10 +1,20 @@
 """REVISE: latent descent, against the nearest point and with decoders of known shape."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from cel.cf_methods.local_methods import REVISE, Wachter
+from cel.cf_methods.query import Query
+from cel.cf_methods.tangent.decoded_slopes import DecodedSlopes, _margin_slope
+from cel.cf_methods.tangent.margins import class_margin
+from cel.cf_methods.view import ModelView
+from cel.models.classifiers import LogisticRegression, MLPClassifier
+from cel.objectives import hinge
+from cel.search import Budget, RowStreams
+from cel.search.gradient import row_gradient
 from cel.testing.problems import PROBLEMS
 
 
@@ -85,17 +95,109 @@ def test_a_constant_decoder_finds_nothing():
     assert set(result.status) == {"not_found"}
 
 
-def test_the_decoder_never_sees_a_changed_immutable():
-    problem = PROBLEMS["mixed"]()
+def by_autograd(method):
+    """The same method, whose decoder is not read."""
+    method.codes_.slopes = lambda dtype: None
+    return method
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_the_decoder_never_sees_a_changed_immutable(by_hand):
+    problem = with_model("mixed", LogisticRegression)
     method = problem.fitted(REVISE, steps=60)
-    seen, decode = [], method.codes_.decode
-    method.codes_.decode = lambda z, x, hard=False: (seen.append(x), decode(z, x, hard=hard))[1]
+    seen = []
+    if by_hand:
+        slopes = method.codes_.slopes(torch.float32)
+        decode = slopes.decode
+        slopes.decode = lambda z, x: (seen.append(x), decode(z, x))[1]
+        method.codes_.slopes = lambda dtype: slopes
+    else:
+        decode = by_autograd(method).codes_.decode
+        method.codes_.decode = lambda z, x, hard: (seen.append(x), decode(z, x, hard=hard))[1]
     result = method.explain(problem.x, problem.target)
     fixed = ~problem.space.mutable_mask[problem.space.owner]
     own = {tuple(r) for r in problem.x[:, fixed].tolist()}
     assert {tuple(r) for r in torch.cat(seen)[:, fixed].tolist()} <= own
     kept = result.x_cfs[:, fixed] == problem.x[:, fixed]
     assert kept[result.found].all()
+
+
+def with_model(name, kind, **settings):
+    """A problem with a model of the library: its layers are read."""
+    problem = PROBLEMS[name]()
+    model = kind(**settings).fit(problem.x_train, problem.model.predict(problem.x_train))
+    return replace(problem, model=model)
+
+
+def query_of(p):
+    x = torch.as_tensor(p.x)
+    return Query(
+        x=x, target=torch.full((len(x),), p.target), region=p.space.region(x),
+        model=ModelView(p.model), rng=RowStreams.of(x, 0), budget=Budget(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["binary_numeric", "mixed", "three_classes"])
+@pytest.mark.parametrize("kind", [MLPClassifier, LogisticRegression])
+def test_gradients_by_hand_are_those_of_autograd(name, kind):
+    problem = with_model(name, kind, **({"epochs": 3} if kind is MLPClassifier else {}))
+    query, rows = query_of(problem), torch.arange(len(problem.x))
+    frozen = torch.zeros(len(rows), len(problem.space), dtype=torch.bool)
+    frozen[::2, 0] = True
+    query = replace(query, region=query.region.freeze(frozen))
+    codes = problem.fitted(REVISE, vae_steps=60).codes_
+    slopes = DecodedSlopes.of(query, codes, 0.5)
+    weights = torch.linspace(0.1, 3.0, len(rows))
+    margin = class_margin(query)
+
+    def loss(z, rows):
+        x = codes.decode_for(query, z, rows)
+        outside = (x - query.project(x, rows).detach()).square().sum(-1)
+        near = (x - query.x[rows]).abs().sum(-1)
+        return weights[rows] * hinge(margin(x, rows), 0.5) + near + outside
+
+    generator = torch.Generator().manual_seed(0)
+    for spread in (0.1, 1.0, 5.0):
+        start = codes.encode(query.x)
+        z = start + spread * torch.randn(start.shape, generator=generator)
+        value, grad = row_gradient(loss, z, rows)
+        ours, slope = slopes.descent(weights)(z, rows)
+        torch.testing.assert_close(ours, value, rtol=0, atol=0)
+        torch.testing.assert_close(slope, grad, rtol=0, atol=0)
+        hard = codes.decode_for(query, z, rows, hard=True)
+        assert torch.equal(slopes.decode(z, rows), hard)
+        for found, wanted in zip(slopes.accept(hard, rows), query.accept(hard, rows), strict=True):
+            assert torch.equal(found, wanted)
+        seen, ok = slopes.accept(slopes.decode(z, rows), rows)
+        assert torch.equal(seen, query.snap(hard, rows))
+        assert torch.equal(ok, query.accept(hard, rows)[1])
+
+
+def test_equal_scores_share_the_slope_as_autograd_says():
+    scores = torch.tensor([[1.0, 2.0, 2.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0]])
+    target, pull = torch.tensor([0, 1, 3]), torch.tensor([-1.0, 0.5, 2.0])
+    view = ModelView(PROBLEMS["three_classes"]().model)
+    scores.requires_grad_(True)
+    (wanted,) = torch.autograd.grad((view.margin_of(scores, target) * pull).sum(), scores)
+    assert torch.equal(_margin_slope(scores.detach(), target, pull), wanted)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_answers_by_hand_are_those_of_autograd(rounds):
+    problem = with_model("mixed", MLPClassifier, hidden=(16, 8), epochs=60)
+    method = problem.fitted(REVISE, steps=100, vae_steps=200, rounds=rounds)
+    ours = method.explain(problem.x, problem.target)
+    theirs = by_autograd(method).explain(problem.x, problem.target)
+    assert ours.found.any()
+    assert ours.x_cfs.tobytes() == theirs.x_cfs.tobytes()
+
+
+def test_layers_that_score_another_way_are_not_taken():
+    problem = PROBLEMS["binary_curved"]()
+    codes = problem.fitted(REVISE, vae_steps=60).codes_
+    assert DecodedSlopes.of(query_of(problem), codes, 0.5) is None
+    problem.model.linear_ = lambda: (problem.model.weights, problem.model.bias)
+    assert DecodedSlopes.of(query_of(problem), codes, 0.5) is None
 
 
 @pytest.mark.parametrize("name", ["moons", "wine"])
@@ -108,7 +210,6 @@ def test_answers_are_more_plausible_than_nearest_points(name):
     from sklearn.neighbors import KernelDensity
 
     import cel
-    from cel.models.classifiers import MLPClassifier
 
     split = cel.load_dataset(name).split()
     model = MLPClassifier(hidden=(32, 32), epochs=60).fit(split.loader("train"))

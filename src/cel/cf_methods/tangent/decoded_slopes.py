@@ -58,13 +58,18 @@ class DecodedSlopes:
 
     @classmethod
     def of(cls, query: Query, codes: RowCodes, aim: float) -> DecodedSlopes | None:
-        """Return the slopes where decoder and classifier are known layers, else None."""
+        """Return the slopes where decoder and classifier are known layers, else None.
+
+        Layers of foreign models that add up their scores in another order are not taken.
+        """
         if query.model.task is not Task.CLASSIFICATION:
             return None
         decoder, layers = codes.slopes(query.x.dtype), ScoreLayers.of(query.model, query.x)
         if decoder is None or layers is None:
             return None
-        return cls(query, decoder, layers, aim)
+        with torch.no_grad():
+            same = torch.equal(layers.forward(query.x)[0], query.model.model.logits(query.x))
+        return cls(query, decoder, layers, aim) if same else None
 
     def descent(self, weights: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return losses (a,) and gradients (a, q) at codes (a, q), for weights (n,)."""
