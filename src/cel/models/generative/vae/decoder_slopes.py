@@ -51,9 +51,10 @@ class DecoderSlopes:
     @staticmethod
     def can_read(net: VAENet) -> bool:
         """Whether the decoder is nothing but affine layers and ReLUs, without rescaled outputs."""
-        decoder = net.decoder
+        decoder, first = net.decoder, net.decoder.layers[0]
         plain = bool((decoder.scale == 1).all()) and bool((decoder.shift == 0).all())
-        return plain and decoder.layers[0].in_features == net.latent + len(net.fixed)
+        seen = net.latent + len(net.fixed)
+        return plain and isinstance(first, Linear) and first.in_features == seen
 
     def decode(self, z: Tensor, x: Tensor) -> Decoded:
         """Return the rows of codes (n, q); what cannot change is taken from rows x (n, d)."""
