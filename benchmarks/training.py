@@ -3,7 +3,8 @@
     CEL_DATA=... python benchmarks/training.py                    # all ratios, some minutes
     CEL_DATA=... python benchmarks/training.py --device cuda      # ten flows, 2,000 epochs
 
-Sections: our loop against a plain DataLoader loop; `fit_many` against separate fits and against
+Sections: gradients by hand against autograd (alone with `--only by_hand`, some seconds); our loop
+against a plain DataLoader loop; `fit_many` against separate fits and against
 zuko; and what the 180 predictors and 180 flows of suite `paper` cost by that measure.
 """
 
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from math import ceil
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,6 +28,9 @@ from cel.errors import CelError
 from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.models.inputs import FitRows, read_rows
 from cel.models.regressors import MLPRegressor
+from cel.models.training import loop
+from cel.models.training.by_hand import _ByGraph
+from cel.models.training.fused_adam import FusedAdam
 from cel.models.training.many import fit_many
 from cel.protocols import Task
 
@@ -98,6 +105,73 @@ def loop_section(epochs: int) -> dict[int, float]:
         seconds[batch] = ours / epochs
         print(f"batch {batch:5d}: plain {plain:6.2f} s, ours {ours:6.2f} s, {plain / ours:.2f}x")
     return seconds
+
+
+@contextmanager
+def autograd() -> Iterator[None]:
+    """Train with the graph of autograd and `optimizer.step()`, as for any other module."""
+    with (
+        patch.object(loop, "gradients", _ByGraph),
+        patch.object(FusedAdam, "move", lambda self: self.step()),
+    ):
+        yield
+
+
+def products(width: int, outputs: int, models: int) -> Callable[[], object]:
+    """Return the products of one step of 256-256 networks, batch 128, and nothing else."""
+    sizes = [width, 256, 256, outputs]
+    inputs = [torch.rand(models, 128, k) for k in sizes]
+    weights = [torch.rand(models, b, a) for a, b in pairwise(sizes)]
+    if models == 1:
+        inputs, weights = [x[0] for x in inputs], [w[0] for w in weights]
+
+    def step() -> None:
+        for x, w, g in zip(inputs[:-1], weights, inputs[1:], strict=True):
+            torch.matmul(x, w.mT)
+            torch.matmul(g.mT, x)
+        for w, g in zip(weights[1:], inputs[2:], strict=True):
+            torch.matmul(g, w)
+
+    return step
+
+
+def by_hand_section(rounds: int = 5) -> None:
+    """Both ways in turn, the least of some rounds; one epoch is all steps and one validation."""
+    print("\n## Gradients by hand against autograd: CPU ms per model and epoch, preset `paper`")
+    print("| dataset | columns | steps | models | products | autograd | by hand | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, epochs in (("moons", 20), ("heloc", 2), ("adult", 1)):
+        for count in (1, 5):
+            rows = fold_rows(name, count)
+
+            def fit(rows: list[FitRows] = rows, epochs: int = epochs) -> list[MLPClassifier]:
+                settings = {"preset": "paper", "epochs": epochs}
+                models = [MLPClassifier(random_state=s, **settings) for s in range(len(rows))]
+                fit_many(models, rows)
+                return models
+
+            spent: dict[str, list[float]] = {"hand": [], "graph": [], "products": []}
+            kept: dict[str, list[MLPClassifier]] = {}
+            steps, width = ceil(len(rows[0].X) / 128), rows[0].X.shape[1]
+            multiply = products(width, 2, count)
+            for _ in range(rounds):
+                for way, block in (("graph", autograd), ("hand", nullcontext)):
+                    with block():
+                        spent[way].append(
+                            cpu_seconds(lambda k=kept, w=way, f=fit: k.update({w: f()}))
+                        )
+                few = cpu_seconds(lambda m=multiply: [m() for _ in range(50)]) / 50
+                spent["products"].append(few * steps * epochs)
+            for a, b in zip(*kept.values(), strict=True):
+                states = a.module_.state_dict(), b.module_.state_dict()
+                assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+            least = {k: 1000 * min(v) / epochs / count for k, v in spent.items()}
+            print(
+                f"| {name} | {width} | {steps} | {count} | {least['products']:.1f} | "
+                f"{least['graph']:.1f} | {least['hand']:.1f} | "
+                f"{least['graph'] / least['hand']:.2f} |",
+                flush=True,
+            )
 
 
 def zuko_fit(rows: FitRows, epochs: int, seed: int, noise: float) -> tuple[float, list[float]]:
@@ -244,6 +318,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--only", choices=["by_hand"])
     options = parser.parse_args()
     if options.device == "cuda":
         cuda_section(options.epochs or 2000)
@@ -253,6 +328,9 @@ def main() -> None:
         load_dataset("heloc").split()
     except CelError as error:
         raise SystemExit(f"this benchmark needs the real data: {error}") from error
+    by_hand_section()
+    if options.only:
+        return
     mlp_epoch = loop_section(options.epochs or 5)
     flow_epoch = flow_section(options.epochs or 40)
     predictor_section()

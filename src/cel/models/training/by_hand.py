@@ -24,6 +24,7 @@ Slope = Callable[[Network, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """`slope(network, out, y, share)`: from outputs (..., n, k), targets and what each row counts,
 (..., n), to the losses of the rows, (..., n), and the gradient in the outputs, (..., n, k)."""
 
+aten = torch.ops.aten
 _Loss = TypeVar("_Loss", bound=Callable[..., Tensor])
 
 
@@ -41,10 +42,14 @@ def cross_entropy_slope(
     network: Network, out: Tensor, y: Tensor, share: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Slope of `-log softmax(out)[y]`, for labels (..., n)."""
-    log_p, label = out.log_softmax(-1), y.unsqueeze(-1)
-    to_log_p = torch.zeros_like(out).scatter_add_(-1, label, -share.unsqueeze(-1))
-    slope: Tensor = torch.ops.aten._log_softmax_backward_data(to_log_p, log_p, -1, out.dtype)
-    return -log_p.gather(-1, label).squeeze(-1), slope
+    log_p = out.log_softmax(-1)
+    flat, label, each = log_p.flatten(0, -2), y.flatten(), 0  # a loss for each row
+    rows, count = aten.nll_loss_forward.default(flat, label, None, each, -1)
+    to_log_p = aten.nll_loss_backward.default(
+        share.flatten(), flat, label, None, each, -1, count
+    ).view_as(out)
+    slope = torch._log_softmax_backward_data(to_log_p, log_p, -1, out.dtype)
+    return rows.view_as(y), slope
 
 
 def scaled_error_slope(
@@ -96,17 +101,20 @@ class _ByHand:
         self.network, self.slope = network, slope
         self.layers = [_Layer(layer) for layer in network.layers if isinstance(layer, Linear)]
         self.memory: dict[int, _Memory] = {}  # by the number of rows
+        self.rescaled = bool((network.scale != 1).any() or (network.shift != 0).any())
 
     @torch.no_grad()
     def __call__(self, weight: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
-        n, scale = x.shape[-2], self.network.scale
-        if n not in self.memory:
-            self.memory[n] = _Memory(self.layers, n)
-        kept = self.memory[n]
-        out = self._forward(x, kept.outputs).mul_(scale).add_(self.network.shift)
+        n, network = x.shape[-2], self.network
+        kept = self.memory.get(n) or self.memory.setdefault(n, _Memory(self.layers, n))
+        out = self._forward(x, kept.outputs)
+        if self.rescaled:
+            out.mul_(network.scale).add_(network.shift)
         share = kept.share if weight is None else weight / weight.sum(-1, keepdim=True)
-        rows, slope = self.slope(self.network, out, y, share)
-        self._backward(slope.mul_(scale), [x, *kept.outputs], kept.slopes)
+        rows, slope = self.slope(network, out, y, share)
+        if self.rescaled:
+            slope.mul_(network.scale)
+        self._backward(slope, [x, *kept.outputs], kept.slopes)
         return _mean(rows, weight)
 
     def _forward(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
@@ -153,7 +161,7 @@ class _Layer:
     def backward(self, slope: Tensor, x: Tensor, out: Tensor) -> Tensor:
         """Write the gradient in what became the inputs `x` after a ReLU."""
         self.product(slope, self.weight, out=out)
-        torch.ops.aten.threshold_backward.grad_input(out, x, 0, grad_input=out)
+        aten.threshold_backward.grad_input(out, x, 0, grad_input=out)
         return out
 
 

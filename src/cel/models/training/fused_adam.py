@@ -28,6 +28,7 @@ class FusedAdam(torch.optim.AdamW):
 
     def __init__(self, parameters: Sequence[Tensor], *, lr: float, weight_decay: float) -> None:
         self.cuda = parameters[0].is_cuda
+        self._steps: Tensor | None = None
         rate: Any = torch.tensor(lr, device=parameters[0].device) if self.cuda else lr
         super().__init__(
             parameters, lr=rate, weight_decay=weight_decay, fused=True, capturable=self.cuda
@@ -51,10 +52,14 @@ class FusedAdam(torch.optim.AdamW):
         if self.cuda or len(grads) < len(params) or not all(states):
             self.step()
             return
+        if self._steps is None:  # in one place, where one addition counts for all
+            self._steps = torch.stack([s["step"] for s in states])
+            for s, step in zip(states, self._steps, strict=True):
+                s["step"] = step
         steps, means, squares = (
             [s[name] for s in states] for name in ("step", "exp_avg", "exp_avg_sq")
         )
-        torch._foreach_add_(steps, 1)
+        self._steps.add_(1)
         torch._fused_adamw_(
             params, grads, means, squares, [], steps, lr=group["lr"],
             beta1=group["betas"][0], beta2=group["betas"][1], eps=group["eps"],

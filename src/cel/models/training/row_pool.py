@@ -56,6 +56,8 @@ class RowPool:
 
     def batch(self, index: Tensor) -> tuple[Tensor, ...]:
         """Return the rows at `index` of every table, (n, ...) or (s, n, ...)."""
+        if index.dim() == 1:
+            return tuple(t.index_select(0, index) for t in self.tensors)
         flat = index.reshape(-1)
         return tuple(
             t.index_select(0, flat).view(*index.shape, *t.shape[1:]) for t in self.tensors
