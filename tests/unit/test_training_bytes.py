@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cel.models.generative import MixedDensity
+from cel.models.generative import MaskedAutoregressiveFlow, MixedDensity
+from cel.models.generative.flows.flow import Flow
 from cel.models.generative.mixed.categorical import CategoricalNet
 from cel.models.generative.mixed.category_terms import CategoryTerms
 from cel.models.training.many import fit_many
@@ -108,11 +109,9 @@ def table(n, seed):
     return x, (x[:, 38] > 0.5).astype(int)
 
 
-def trained(count, **settings):
+def trained(count, kind=MixedDensity, **settings):
     """Weights and histories of a few epochs."""
-    models = [
-        MixedDensity(epochs=3, batch_size=100, random_state=s, **settings) for s in range(count)
-    ]
+    models = [kind(epochs=3, batch_size=100, random_state=s, **settings) for s in range(count)]
     rows = [table(330 + s, s) for s in range(count)]
     fit_many(models, [_fit_rows(*r) for r in rows])
     out = [m.history_[["train_loss", "valid_loss"]].to_numpy().tolist() for m in models]
@@ -131,5 +130,21 @@ def test_mixed_densities_learn_the_same_bytes_either_way(monkeypatch, preset, co
     now, weights = trained(count, preset=preset)
     monkeypatch.setattr(CategoryTerms, "serves", lambda *_: False)
     before, plain = trained(count, preset=preset)
+    assert now == before
+    assert all(same(a, b) for a, b in zip(weights, plain, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (MaskedAutoregressiveFlow, {"preset": "paper"}),
+        (MaskedAutoregressiveFlow, {"n_hidden": 1, "transforms": 1, "noise": 0.0}),
+        (MixedDensity, {"flow": "affine", "hidden": 16}),
+    ],
+)
+def test_a_chain_of_affine_maps_learns_the_same_bytes(monkeypatch, kind, settings):
+    now, weights = trained(1, kind, **settings)
+    monkeypatch.setattr(Flow, "_chained", lambda *_: False)
+    before, plain = trained(1, kind, **settings)
     assert now == before
     assert all(same(a, b) for a, b in zip(weights, plain, strict=True))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cel.models.generative.flows.bijections import Bijection
-from cel.models.generative.flows.masked import MaskedNet
+from cel.models.generative.flows.affine_chain import affine_chain
+from cel.models.generative.flows.bijections import Affine, Bijection
+from cel.models.generative.flows.masked import MATRIX, MaskedNet
 from cel.models.generative.flows.tails import draw_latent, log_latent
 
 __all__ = ["Flow", "spread"]
@@ -103,6 +104,9 @@ class Flow(nn.Module):
         z = (x - self.loc) / self.scale
         slopes = -self.scale.log().expand_as(z)
         context = self.standard_context(context)
+        if isinstance(self.bijection, Affine) and self._chained(x, context):
+            z, slopes = affine_chain(self.net, self.bijection.limit, z, slopes, context)
+            return z, slopes.sum(-1)
         step = self.bijection.fused if self.training else self.bijection.forward
         for t, weights in enumerate(self.net.weights()):
             z, slope = step(z, self._params(z, context, weights, t))
@@ -133,6 +137,12 @@ class Flow(nn.Module):
     def standard_context(self, context: Tensor | None) -> Tensor | None:
         """Return the context (..., n, c) in units of the training rows."""
         return None if context is None else (context - self.context_loc) / self.context_scale
+
+    def _chained(self, x: Tensor, context: Tensor | None) -> bool:
+        """Tell whether the transforms can be one node: training of one model on a CPU."""
+        alone = x.dim() == MATRIX and x.device.type == "cpu" and self.training
+        given = x.requires_grad or (context is not None and context.requires_grad)
+        return alone and not given and self.moving is None and self.log_scale is None
 
     def _params(
         self, x: Tensor, context: Tensor | None, weights: tuple[Tensor, ...], t: int
