@@ -89,7 +89,7 @@ class Adam:
         s["v"] = b2 * s["v"] + (1 - b2) * grad * grad
         mean = s["m"] / torch.rsub(torch.pow(b1, s["t"]), 1)
         var = s["v"] / torch.rsub(torch.pow(b2, s["t"]), 1)
-        eta = self.lr / (var.sqrt() + self.eps)
+        eta = var.sqrt_().add_(self.eps).reciprocal_().mul_(self.lr)
         moved = x - eta * mean
         return moved if self.prox is None else self.prox(moved, eta, rows)
 

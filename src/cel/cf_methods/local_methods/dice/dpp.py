@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cel.cf_methods.local_methods.dice.set_slope import SetSlope
 from cel.cf_methods.query import Query
 from cel.search import Adam, LastOf, gradient_search, soft_threshold
 
@@ -49,18 +50,24 @@ def diversity_of(sets: Tensor, weight: Tensor, kind: Diversity) -> Tensor:
     "logdet" its logarithm, which does not underflow for large k, and "avg_dist" is one minus the
     mean of K over pairs.
     """
-    x, k = sets * weight, sets.shape[1]
-    if k == 1:
-        return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    one, other, place = _pairs(k, x.device)
-    apart = (x.index_select(1, one) - x.index_select(1, other)).abs().sum(-1)
-    near = 1 / (1 + apart.to(torch.float64))
+    if sets.shape[1] == 1:
+        return torch.zeros(len(sets), dtype=torch.float64, device=sets.device)
+    kernel, _, near = _kernel(sets, weight)
     if kind == "avg_dist":
         return 1 - near.mean(-1)
-    own = torch.full_like(near[:, :1], 1 + _JITTER)
-    kernel = torch.cat([near, own], 1).index_select(1, place).reshape(-1, k, k)
     value: Tensor = torch.linalg.det(kernel) if kind == "dpp" else torch.linalg.slogdet(kernel)[1]
     return value
+
+
+def _kernel(sets: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return K (n, k, k) of sets (n, k, d), differences (n, p, d) of pairs, K of pairs (n, p)."""
+    x, k = sets * weight, sets.shape[1]
+    one, other, place = _pairs(k, x.device)
+    away = x.index_select(1, one) - x.index_select(1, other)
+    near = 1 / (1 + away.abs().sum(-1).to(torch.float64))
+    own = torch.full_like(near[:, :1], 1 + _JITTER)
+    kernel = torch.cat([near, own], 1).index_select(1, place).reshape(-1, k, k)
+    return kernel, away, near
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +83,16 @@ class _SetProblem:
         """Weight of one unit of distance of one member."""
         return self.settings.proximity_weight / (self.settings.k * self.query.x.shape[1])
 
+    @cached_property
+    def shares(self) -> Tensor:
+        """(k d,) weight of one unit of each number of a set."""
+        return self.share * self.weight.repeat(self.settings.k)
+
+    @cached_property
+    def home(self) -> LastOf[Tensor]:
+        """Row numbers (a,) -> the rows themselves as sets (a, k d)."""
+        return LastOf(lambda rows: self.query.x[rows].repeat(1, self.settings.k))
+
     def members(self, flat: Tensor) -> Tensor:
         """(a, k d) -> (a, k, d)."""
         return flat.reshape(len(flat), self.settings.k, -1)
@@ -84,6 +101,16 @@ class _SetProblem:
     def each(self) -> LastOf[Tensor]:
         """Repeat row numbers, (a,) -> (a k,)."""
         return LastOf(lambda rows: rows.repeat_interleave(self.settings.k))
+
+    def closed(self) -> SetSlope | None:
+        """Return `smooth` with its gradient, for models whose layers are known."""
+        settings, layers = self.settings, SetSlope.fits(self.query)
+        if layers is None or settings.diversity != "dpp":
+            return None
+        return SetSlope(
+            self.query, layers, self.each, self.weight, settings.k, settings.diversity_weight,
+            _pairs(settings.k, self.query.x.device), lambda c: _kernel(c, self.weight),
+        )  # fmt: skip
 
     def hinge(self, c: Tensor, rows: Tensor) -> Tensor:
         """Return the mean over the members (a,) of `max(0, 1 - margin)`.
@@ -109,9 +136,8 @@ class _SetProblem:
 
     def prox(self, flat: Tensor, step: Tensor, rows: Tensor) -> Tensor:
         """Take the proximal step of the distance to the row."""
-        home = self.query.x[rows].repeat(1, self.settings.k)
-        amount = self.share * self.weight.repeat(self.settings.k) * step
-        return home + soft_threshold(flat - home, amount)
+        home = self.home(rows)
+        return home + soft_threshold(flat - home, self.shares * step)
 
     def project(self, flat: Tensor, rows: Tensor) -> Tensor:
         """Move all members into the region of their row."""
@@ -126,7 +152,7 @@ class _SetProblem:
 
     def cost(self, flat: Tensor, rows: Tensor) -> Tensor:
         """Return the whole objective (a,); members that are missing cost most."""
-        home = self.query.x[rows].repeat(1, self.settings.k)
+        home = self.home(rows)
         absent = flat.isnan()
         c = torch.where(absent, home, flat)
         near = self.share * ((c - home).abs() * self.weight.repeat(self.settings.k)).sum(1)
@@ -153,6 +179,7 @@ def gradient_sets(query: Query, weight: Tensor, settings: GradientSettings) -> T
         check_every=_CHECK,
         patience=settings.patience,
         budget=query.budget,
+        closed=problem.closed(),
     )
     return problem.members(found.x)
 
