@@ -98,9 +98,7 @@ class SetSlope:
         grad = torch.zeros_like(x).index_copy_(0, at, self._back(here, hidden, wanted, missing))
         return short, grad
 
-    def _back(
-        self, scores: Tensor, hidden: list[Tensor], target: Tensor, short: Tensor
-    ) -> Tensor:
+    def _back(self, scores: Tensor, hidden: list[Tensor], target: Tensor, short: Tensor) -> Tensor:
         """Return slopes (m, d) of the mean hinge; ties of other classes share theirs."""
         push = ((short > 0).to(scores) / self.k)[:, None]
         at = target[:, None]
