@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+BENCH_STAMP := $(VENV)/.bench-done
+BENCH_EXTRAS := bayes,convex,report
 RUN ?= runs/quick
 JOBS ?= 2
 
@@ -19,14 +21,27 @@ help:
 	@echo "make mutants change the code a little, 200 times, and show what no test notices"
 	@echo "make clean   remove .venv and caches"
 
+# pip compiles every module of every package, one after the other; most are never imported. Those that are, Python
+# compiles when it first does, and keeps: also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
+define install
+test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[$(1)]"
+endef
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $(STAMP)
+	$(call install,dev)
+	touch $(BENCH_STAMP) $(STAMP)
 
-bench: setup
+# What the benchmark needs, without the tools of developers and the oracles of tests.
+$(BENCH_STAMP): pyproject.toml constraints.txt
+	$(call install,$(BENCH_EXTRAS))
+	touch $(BENCH_STAMP)
+
+bench: $(BENCH_STAMP)
 	$(BIN)/cel run quick --out $(RUN) -j $(JOBS)
 	$(BIN)/cel report $(RUN) --out report
 

@@ -129,6 +129,16 @@ def test_ci_and_hooks_call_what_exists():
         assert program == "make" or (ROOT / "Makefile").read_text().count(Path(program).name)
 
 
+def test_the_benchmark_installs_extras_that_exist_and_no_tools():
+    makefile = (ROOT / "Makefile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (chosen,) = re.findall(r"^BENCH_EXTRAS := (\S+)$", makefile, re.M)
+    assert set(chosen.split(",")) <= set(extras) - {"dev", "docs", "baselines"}
+    assert "report" in chosen  # `make bench` draws its figures
+
+
 def test_the_citation_names_the_authors_and_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf8"))
     assert citation["version"] == cel.__version__
