@@ -175,4 +175,4 @@ class _Memory:
 
         self.outputs = [room(layer) for layer in layers]
         self.slopes = [room(layer) for layer in layers[:-1]]
-        self.share = torch.ones(self.outputs[0].shape[:-1]) / n
+        self.share = layers[0].weight.new_ones(self.outputs[0].shape[:-1]) / n

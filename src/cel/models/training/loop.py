@@ -123,10 +123,10 @@ class _Trainer:
         total = torch.zeros(len(self.members), device=self.device)
         for _ in range(self.schedule.passes):
             index = self.rows.shuffled(self.generators, self.members)
-            for start in range(0, index.shape[-1], size):
-                piece = slice(start, start + size)
+            for k, part in enumerate(torch.split(index, size, dim=-1)):
+                piece = slice(k * size, (k + 1) * size)
                 weight = self.rows.weight(self.members, piece) if self.stack.many else None
-                total += self.step(index[..., piece], weight)
+                total += self.step(part, weight)
                 steps += 1
         return [float(v) for v in (total / steps).tolist()]
 
