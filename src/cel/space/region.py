@@ -104,9 +104,18 @@ class Region:
         )
 
     def select(self, rows: Any) -> Region:
-        """Return the region of some rows, given as indices or a mask; indices may repeat."""
+        """Return the region of some rows, given as indices or a mask; indices may repeat.
+
+        What is known of these rows need not be worked out again.
+        """
         names = ("origin", "lower", "upper", "reachable")
-        return replace(self, **{n: getattr(self, n)[rows] for n in names})
+        out = replace(self, **{n: getattr(self, n)[rows] for n in names})
+        known, own = self.__dict__, out.__dict__
+        if "fixed" in known:
+            own["fixed"] = self.fixed[rows]
+        if known.get("_shut") is not None:
+            own["_shut"] = known["_shut"][:, rows]
+        return out
 
     @array_in_array_out
     def project(self, x: Any) -> Any:

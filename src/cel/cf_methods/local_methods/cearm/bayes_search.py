@@ -119,7 +119,7 @@ class _BayesSearch:
         outputs = self.goal.outputs(flat)
         y = outputs.reshape(*x.shape[:2], -1)
         goal = self.goal.select(rows)
-        progress, _ = goal.progress(y, torch.zeros_like(y))
+        progress, _ = goal.progress(y, y[:, :0])
         distance = self.distance(x, rows)
         utility = potential(progress) * self.nearness(distance, rows)
         self.best.update(rows, x, utility, goal.error(y), distance, goal)
@@ -129,7 +129,7 @@ class _BayesSearch:
         """Return the known points (a, b, d) of highest utility, as far as each row can go."""
         goal = self.goal.select(rows)
         y = process.y[None].expand(len(rows), -1, -1)
-        progress, _ = goal.progress(y, torch.zeros_like(y))
+        progress, _ = goal.progress(y, y[:, :0])
         a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
         value = potential(progress) * self.nearness(torch.cdist(a, b), rows)
         top = value.topk(min(self.settings.batch, len(process.x)), dim=1).indices
@@ -138,8 +138,7 @@ class _BayesSearch:
     def snapped(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return points (a, b, d) as they can be had."""
         source = rows.repeat_interleave(x.shape[1])
-        out: Tensor = self.query.region.select(source).snap(x.flatten(0, 1))
-        return out.reshape(x.shape)
+        return self.query.snap(x.flatten(0, 1), source).reshape(x.shape)
 
     def clipped(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return points (a, b, d) inside the boxes of their rows."""
@@ -175,12 +174,12 @@ class _BayesSearch:
             power = torch.full_like(chance[0], _CAUTIOUS)
             power[:bold] = _BOLD
             return closer * chance**power
-        parts = [
-            self.promise((mean[:, at], sd[:, at]), x[:, at], rows, (kind,))[0]
-            for at, kind in ((slice(bold), True), (slice(bold, None), False))
-            if x[:, at].shape[1]
-        ]
-        return torch.cat(parts, 1)
+        distance = self.distance(x, rows)
+        progress, doubt = self.goal.select(rows).progress(mean, sd[:, :bold])
+        near = self.nearness(distance, rows)
+        level = self.best.utility[rows][:, None] / near[:, :bold]
+        gain = expected_gain(progress[:, :bold], doubt, level)
+        return near * torch.cat([gain, potential(progress[:, bold:])], 1)
 
     def _pool(self, rows: Tensor, number: int) -> Tensor:
         """Draw candidates: anywhere, around row and incumbent, and on the way between them.

@@ -53,21 +53,21 @@ def expected_gain(mean: Tensor, sd: Tensor, level: Tensor) -> Tensor:
 def _above(level: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ends of the interval where the potential exceeds a level, by bisection.
 
-    Above the peak both ends are 1; at or below zero it is open to the right.
+    Above the peak both ends are 1; at or below zero it is open to the right. Both are halved
+    together, in numbers that are not negative: there the potential has no slope of its own.
     """
-    peak = torch.ones_like(level)
-    ends = []
-    for outer in (0.0, _FAR):
-        inside, outside = peak, torch.full_like(level, outer)
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            enough = potential(middle) >= level
-            inside = torch.where(enough, middle, inside)
-            outside = torch.where(enough, outside, middle)
-        ends.append(inside)
+    inside = torch.ones(2, *level.shape, dtype=level.dtype, device=level.device)
+    outside = torch.zeros_like(inside)
+    outside[1] = _FAR
+    for _ in range(_HALVINGS):
+        middle = (inside + outside).mul_(0.5)
+        up = middle.square()
+        enough = up.neg().exp_().mul_(up) >= level
+        inside = torch.where(enough, middle, inside)
+        outside = torch.where(enough, outside, middle)
     open_ = level <= 0
     below = (level / _TIE).clamp(max=0)
-    return torch.where(open_, below, ends[0]), torch.where(open_, torch.inf, ends[1])
+    return torch.where(open_, below, inside[0]), torch.where(open_, torch.inf, inside[1])
 
 
 def outputs_of(model: ModelView, x: Tensor) -> Tensor:
@@ -134,8 +134,11 @@ class OutputGoal:
         return outputs_of(self.model, x)
 
     def progress(self, mean: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation (a, c) of the progress of outputs (a, c, m)."""
-        reach = self.reach[:, None]
+        """Return mean (a, c) and standard deviation (a, b) of the progress of outputs (a, c, m).
+
+        Standard deviations (a, b, m) may be given for the first b of the c points alone.
+        """
+        reach, few = self.reach[:, None], sd.shape[1]
         if self.model.task is Task.REGRESSION and mean.shape[-1] == 1:
             way = (self.target - self.start)[:, None, :]
             way = torch.where(way.abs() > 1e-6, way, torch.full_like(way, 1e-6))
@@ -146,7 +149,8 @@ class OutputGoal:
         wanted = self.target[:, None, None].expand(*mean.shape[:2], 1)
         rest, best = mean.scatter(2, wanted, -torch.inf).max(-1)
         margin = mean.gather(2, wanted)[..., 0] - rest
-        both = sd.gather(2, wanted).square() + sd.gather(2, best[..., None]).square()
+        rival = sd.gather(2, best[:, :few, None])
+        both = sd.gather(2, wanted[:, :few]).square() + rival.square()
         return 1 + (margin - self.margin) / reach, both[..., 0].sqrt() / reach
 
     def chance(self, mean: Tensor, sd: Tensor) -> Tensor:
