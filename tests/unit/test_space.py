@@ -266,6 +266,21 @@ def test_a_row_on_the_edge_of_a_relation_moves_along_it():
     assert (x[both_down] < rows[both_down]).all()
 
 
+def test_some_rows_of_a_region_that_was_asked_are_as_if_they_were_alone():
+    rng = np.random.default_rng(0)
+    space = mixed_space()
+    rows = torch.cat([moved(income=v, age=v) for v in (0.1, 0.4, 0.9)])
+    rows[1, 4:7] = torch.tensor([0.0, 0.0, 1.0])  # a job that others may not take
+    region, which = space.region(rows), torch.tensor([2, 1, 1, 0])
+    region.snap(rows)  # now it knows what is fixed and what is shut
+    points = torch.as_tensor(rng.random((4, rows.shape[1])), dtype=torch.float32)
+    known, fresh = region.select(which), space.region(rows[which])
+    assert {"fixed", "_shut"} <= set(known.__dict__)
+    assert torch.equal(known.fixed, fresh.fixed)
+    assert torch.equal(known.snap(points), fresh.snap(points))
+    assert torch.equal(known.project(points), fresh.project(points))
+
+
 def test_frozen_features_stay():
     region = mixed_space().region(ROW.repeat(2, 1))
     frozen = region.freeze([[True, True, False, False, False], [False, False, False, True, True]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -48,6 +49,11 @@ class Programs:
 
     def __len__(self) -> int:
         return len(self.origin)
+
+    @cached_property
+    def steepness(self) -> Tensor:
+        """(p, h) squared lengths of the normals."""
+        return self.normals.square().sum(-1).clamp(min=1e-300)
 
     def select(self, rows: Tensor) -> Programs:
         """Return some of the programs."""
@@ -221,7 +227,7 @@ def _iterate(programs: Programs, s: Splitting, *, close: float, told: bool) -> N
         cost = (programs.origin + s.rho[:, None] * v) / (1 + s.rho[:, None])
     cost = torch.minimum(torch.maximum(cost, programs.lower), programs.upper)
     v_plane = s.z[:, None, :] - s.u_plane
-    size = programs.normals.square().sum(-1).clamp(min=1e-300)
+    size = programs.steepness
     over = ((programs.normals * v_plane).sum(-1) - programs.offsets).clamp(min=0) / size
     plane = v_plane - over[..., None] * programs.normals
     ball, s.t = programs.ellipsoids.project(s.z - s.u_ball, programs.which, s.t, close)
@@ -241,7 +247,7 @@ def _iterate(programs: Programs, s: Splitting, *, close: float, told: bool) -> N
 
 def _no_point(programs: Programs, s: Splitting) -> Tensor:
     """Read a proof of infeasibility off the multipliers, if there is one."""
-    size = programs.normals.square().sum(-1).clamp(min=1e-300)
+    size = programs.steepness
     push = (-(s.u_plane * programs.normals).sum(-1) / size).clamp(min=0)
     return programs.proved_empty(push, -s.u_ball)
 

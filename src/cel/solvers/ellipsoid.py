@@ -100,8 +100,8 @@ class Ellipsoids:
             start: (n,) multipliers of a nearby projection.
             close: relative error of the radius at which points have arrived.
         """
-        e, r = self.precision[which], self.radius[which]
-        y = self._turn(v - self.mean[which], which, back=False)
+        mean, e, r = self._own(which)
+        y = self._turn(v - mean, which, back=False)
         ey2 = e * y.square()
         outside = ey2.sum(-1) > r
         t = torch.zeros_like(r) if start is None else start
@@ -116,8 +116,13 @@ class Ellipsoids:
             t = torch.where(outside, (t + total * gap / slope.clamp(min=1e-300)).clamp(min=0), t)
         t = torch.where(outside, t, torch.zeros_like(t))
         shrunk = y / (1 + t[:, None] * e)
-        moved = self.mean[which] + self._turn(shrunk, which, back=True)
+        moved = mean + self._turn(shrunk, which, back=True)
         return torch.where(outside[:, None], moved, v), t
+
+    @cached_property
+    def _own(self) -> LastOf[tuple[Tensor, Tensor, Tensor]]:
+        """(n,) ellipsoids -> their centres (n, d), precisions (n, d) and squared radii (n,)."""
+        return LastOf(lambda which: (self.mean[which], self.precision[which], self.radius[which]))
 
     @cached_property
     def _parts(self) -> LastOf[list[tuple[int, slice | Tensor]]]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cel.cf_methods.local_methods.cearm import CEARM
+from cel.cf_methods.local_methods.cearm.bayes_search import _Distance
 from cel.cf_methods.local_methods.cearm.gaussian_process import NOISE, Process, _kernel, spread_out
 from cel.errors import MissingDependencyError
 from cel.protocols import Task
@@ -15,6 +16,35 @@ from cel.space import FeatureSpace
 from cel.testing import PROBLEMS, BlackBox, ToyModel
 
 CHEAP = {"candidates": 48, "ascent": 8, "neighbours": 32, "fit_rows": 40, "rounds": 10}
+
+
+@pytest.mark.parametrize("columns", [[0, 2], [0, 1, 2]])
+def test_distances_have_gradients_in_the_columns_that_are_climbed(columns):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.rand(3, 5, 3, generator=generator)
+    home, unit = torch.rand(3, 1, 3, generator=generator).double(), torch.tensor([1.0, 2.0, 0.5])
+    x[0, 0] = home[0, 0].float()  # no direction leads away from home
+    home[0, 0] = x[0, 0].double()
+    at, unit, weight = torch.tensor(columns), unit.double(), torch.rand(3, 5, generator=generator)
+    ours, plain = (x.clone().requires_grad_(True) for _ in range(2))
+    far = _Distance.apply(ours, home, unit, at)
+    delta = (plain.to(torch.float64) - home) / unit
+    wanted = delta.square().sum(-1).clamp(min=1e-18).sqrt()
+    assert torch.equal(far, wanted)
+    (far * weight).sum().backward()
+    (wanted * weight).sum().backward()
+    moves = torch.zeros(3, dtype=torch.bool).index_fill(0, at, True)
+    assert torch.equal(ours.grad, torch.where(moves, plain.grad, torch.zeros_like(x)))
+
+
+@pytest.mark.parametrize("d", [2, 40])
+def test_rows_are_spread_out_as_by_measuring_all_of_them(d):
+    x = torch.rand(400, d, generator=torch.Generator().manual_seed(d))
+    chosen, distance = [0], (x - x[0]).norm(dim=1)
+    while len(chosen) < 60:
+        chosen.append(int(distance.argmax()))
+        distance = torch.minimum(distance, (x - x[chosen[-1]]).norm(dim=1))
+    assert spread_out(x, 60).tolist() == chosen
 
 
 @pytest.mark.filterwarnings("ignore:Input data is not standardized")  # botorch before 0.12

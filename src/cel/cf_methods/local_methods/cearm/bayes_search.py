@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +18,14 @@ from cel.cf_methods.local_methods.cearm.goal import (
     potential,
 )
 from cel.cf_methods.query import Query
-from cel.search import RowStreams, row_gradient
+from cel.search import LastOf, RowStreams, row_gradient
 
 __all__ = ["SearchSettings", "optimise"]
 
 _CHUNK = 256  # rows whose local processes are held in memory together
 _DRAWS = 16  # draws of a stream used by one round
 _SCALES = (0.02, 0.05, 0.15, 0.4)
+_SMALLEST = 1e-18  # squared distance that has a root with a slope
 _STRIDE = 0.1  # first step of an ascent
 _MOMENTUM = 0.5
 _BOLD, _CAUTIOUS = 0.5, 2.0  # powers of the probability that a nearer point is an answer
@@ -52,10 +55,30 @@ class _BayesSearch:
 
     def distance(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return Euclidean distances (a, c) of points (a, c, d) to their rows, in ranges."""
-        delta = (
-            x.to(torch.float64) - self.query.x[rows].to(torch.float64)[:, None, :]
-        ) / self.unit
-        return delta.square().sum(-1).clamp(min=1e-18).sqrt()
+        given = self._home(rows), self.unit, self._numbers
+        out: Tensor = _Distance.apply(x, *given)  # type: ignore[no-untyped-call]
+        return out
+
+    @cached_property
+    def _home(self) -> LastOf[Tensor]:
+        """(a,) row numbers -> their rows (a, 1, d) in double precision."""
+        return LastOf(lambda rows: self.query.x[rows].to(torch.float64)[:, None, :])
+
+    @cached_property
+    def _goals(self) -> LastOf[OutputGoal]:
+        """(a,) row numbers -> their goals."""
+        return LastOf(self.goal.select)
+
+    @cached_property
+    def _weight(self) -> LastOf[Tensor]:
+        """(a,) row numbers -> minus the weights (a, 1) of their distances; see `nearness`."""
+        most = self.settings.rho
+        return LastOf(lambda rows: -(4 * self.goal.slack[rows]).clamp(max=most)[:, None])
+
+    @cached_property
+    def _numbers(self) -> Tensor:
+        """Columns of numbers, in which points are climbed."""
+        return self.query.region.layout.numeric.nonzero()[:, 0]
 
     def nearness(self, distance: Tensor, rows: Tensor) -> Tensor:
         """Return the factor by which distances (a, c) lower the utility.
@@ -64,8 +87,7 @@ class _BayesSearch:
         best z by rho / 4 per unit of distance. The weight is held so low that the goal stays
         within reach.
         """
-        rho = (4 * self.goal.slack[rows]).clamp(max=self.settings.rho)
-        return torch.exp(-rho[:, None] * distance)
+        return torch.exp(self._weight(rows) * distance)
 
     def promise(
         self, moments: tuple[Tensor, Tensor], x: Tensor, rows: Tensor, bold: Sequence[bool]
@@ -86,7 +108,7 @@ class _BayesSearch:
         if self.answered(rows):
             closer, chance = self._closer(moments, x, rows)
             return torch.stack([closer * chance ** (_BOLD if b else _CAUTIOUS) for b in bold])
-        mean, sd = self.goal.select(rows).progress(*moments)
+        mean, sd = self._goals(rows).progress(*moments)
         distance = self.distance(x, rows)
         near = self.nearness(distance, rows)
         level = self.best.utility[rows][:, None] / near
@@ -98,7 +120,7 @@ class _BayesSearch:
         self, moments: tuple[Tensor, Tensor], x: Tensor, rows: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return by how much (a, c) points are nearer than the answers, and their chances."""
-        goal = self.goal.select(rows)
+        goal = self._goals(rows)
         chance = goal.chance(*goal.progress(*moments)).clamp(min=1e-12)
         known = self.best.distance[rows][:, None]
         return (known - self.distance(x, rows)).clamp(min=0), chance
@@ -118,7 +140,7 @@ class _BayesSearch:
         flat = x.flatten(0, 1)
         outputs = self.goal.outputs(flat)
         y = outputs.reshape(*x.shape[:2], -1)
-        goal = self.goal.select(rows)
+        goal = self._goals(rows)
         progress, _ = goal.progress(y, y[:, :0])
         distance = self.distance(x, rows)
         utility = potential(progress) * self.nearness(distance, rows)
@@ -127,7 +149,7 @@ class _BayesSearch:
 
     def from_data(self, process: Process, rows: Tensor) -> Tensor:
         """Return the known points (a, b, d) of highest utility, as far as each row can go."""
-        goal = self.goal.select(rows)
+        goal = self._goals(rows)
         y = process.y[None].expand(len(rows), -1, -1)
         progress, _ = goal.progress(y, y[:, :0])
         a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
@@ -142,9 +164,13 @@ class _BayesSearch:
 
     def clipped(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return points (a, b, d) inside the boxes of their rows."""
-        region = self.query.region
-        low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
+        low, high = self._box(rows)
         return torch.minimum(torch.maximum(x, low), high)
+
+    def _box(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds (a, 1, d) of rows."""
+        region = self.query.region
+        return region.lower[rows][:, None, :], region.upper[rows][:, None, :]
 
     def propose(self, process: Process, rows: Tensor, number: int) -> Tensor:
         """Return `batch` points (a, b, d) per row that promise most."""
@@ -175,7 +201,7 @@ class _BayesSearch:
             power[:bold] = _BOLD
             return closer * chance**power
         distance = self.distance(x, rows)
-        progress, doubt = self.goal.select(rows).progress(mean, sd[:, :bold])
+        progress, doubt = self._goals(rows).progress(mean, sd[:, :bold])
         near = self.nearness(distance, rows)
         level = self.best.utility[rows][:, None] / near[:, :bold]
         gain = expected_gain(progress[:, :bold], doubt, level)
@@ -189,7 +215,7 @@ class _BayesSearch:
         region, d = self.query.region, self.query.x.shape[1]
         stream = RowStreams(self.query.rng.keys[rows], self.query.rng.draw + _DRAWS * number)
         count = max(1, self.settings.candidates // 4)
-        low, high = region.lower[rows][:, None, :], region.upper[rows][:, None, :]
+        low, high = self._box(rows)
         home, best = self.query.x[rows][:, None, :], self.best.centre(rows)[:, None, :]
         anywhere = low + stream.uniform(count, d) * (high - low)
         answered = self.answered(rows)
@@ -207,7 +233,9 @@ class _BayesSearch:
 
     def _climb(self, posterior: Posterior, x: Tensor, rows: Tensor, bold: int) -> Tensor:
         """Raise the promise of points (a, b, d) by gradient steps in their numbers."""
-        numeric, shape = self.query.region.layout.numeric, x.shape
+        region, shape = self.query.region, x.shape
+        numeric, box = region.layout.numeric, self._box(rows)
+        labels = bool(region.layout.blocks.numel())
         speed, kept = torch.zeros_like(x), self._keeps_labels(x)
         source = rows.repeat_interleave(shape[1])
 
@@ -216,12 +244,13 @@ class _BayesSearch:
 
         for left in range(self.settings.ascent, 0, -1):
             _, slope = row_gradient(loss, x, rows)
-            slope = torch.where(numeric, slope, torch.zeros_like(slope))
+            if labels:
+                slope = torch.where(numeric, slope, torch.zeros_like(slope))
             way = slope / slope.norm(dim=-1, keepdim=True).clamp(min=1e-30)
             speed = _MOMENTUM * speed + (1 - _MOMENTUM) * way
             x = x - _STRIDE * left / self.settings.ascent * speed
             if kept:
-                x = self.clipped(x, rows)
+                x = torch.minimum(torch.maximum(x, box[0]), box[1])
             else:
                 x = self.query.project(x.flatten(0, 1), source).reshape(shape)
         return x
@@ -237,6 +266,31 @@ class _BayesSearch:
         values = x.flatten(0, 1).index_select(1, lay.blocks.flatten())
         values = values.reshape(-1, *lay.blocks.shape) * lay.real
         return bool((values.sum(-1) == 1).all() & (values.amax(-1) == 1).all())
+
+
+class _Distance(torch.autograd.Function):
+    """Distances (a, c) of points (a, c, d) to homes (a, 1, d), with gradients in some columns."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, home: Tensor, unit: Tensor, columns: Tensor) -> Tensor:
+        delta = (x.to(torch.float64) - home) / unit
+        square = delta.square().sum(-1)
+        out = square.clamp(min=_SMALLEST).sqrt()
+        ctx.kind = x.dtype
+        ctx.save_for_backward(delta, square, out, unit, columns)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None, None]:
+        delta, square, out, unit, columns = ctx.saved_tensors
+        slope = torch.where(square >= _SMALLEST, slope / (2 * out), torch.zeros_like(slope))
+        some = len(columns) < len(unit)
+        if some:
+            whole, delta, unit = delta, delta[..., columns], unit[columns]
+        grad = (slope[..., None] * (2 * delta) / unit).to(ctx.kind)
+        if some:
+            grad = torch.zeros_like(whole, dtype=ctx.kind).index_copy_(-1, columns, grad)
+        return grad, None, None, None
 
 
 @torch.no_grad()

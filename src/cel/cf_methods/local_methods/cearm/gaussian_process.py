@@ -19,6 +19,7 @@ __all__ = ["Process", "spread_out"]
 NOISE = 1e-5  # of the variance of the outputs; models are noiseless
 _FIT_ITERATIONS = 60
 _SURE = 1e-12  # smallest variance
+_ROUNDING = 1e-4  # of squared lengths; what products in single precision miss is far less
 
 
 def spread_out(x: Tensor, size: int) -> Tensor:
@@ -30,11 +31,15 @@ def spread_out(x: Tensor, size: int) -> Tensor:
     if len(x) <= size:
         return torch.arange(len(x), device=x.device)
     chosen = [0]
-    distance = (x - x[0]).norm(dim=1)
+    distance, length = (x - x[0]).norm(dim=1), x.square().sum(1)
     while len(chosen) < size:
         farthest = int(distance.argmax())
         chosen.append(farthest)
-        distance = torch.minimum(distance, (x - x[farthest]).norm(dim=1))
+        # Squared distances up to rounding, by one product: few rows are nearer to the new one.
+        room = length + length[farthest]
+        square = torch.addmv(room, x, x[farthest], alpha=-2)
+        at = (square < distance.square() + _ROUNDING * room).nonzero()[:, 0]
+        distance[at] = torch.minimum(distance[at], (x[at] - x[farthest]).norm(dim=1))
     return torch.tensor(chosen, device=x.device)
 
 
