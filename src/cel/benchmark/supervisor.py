@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cel.benchmark.gpu_places import STACKS
+from cel.benchmark.hatched import HATCHES, Hatched, Nursery
 from cel.benchmark.processes import (
     Lines,
     end_tree,
@@ -41,6 +42,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "done": ("key", "label"), "skip": ("key", "label", "reason"),
     "fail": ("key", "label", "reason"), "altered": ("label", "what"), "stacked": ("label",),
 }  # fmt: skip
+Worker = subprocess.Popen[bytes] | Hatched
 SILENT = ("ready", "idle", "retire", "deadline", "block_failed")
 
 
@@ -52,6 +54,10 @@ class _Watch:
     label: str = ""
     kind: str = ""
     deadline: float = field(default=float("inf"))
+
+
+class _StoppedError(Exception):
+    """The run ends; no worker is wanted any more."""
 
 
 class Supervisor:
@@ -95,6 +101,8 @@ class Supervisor:
         self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
+        self._nursery: Nursery | None = None
+        self._methods: list[str] | None = None  # of workers that are forked; None starts each
 
     def run(self, tasks: Sequence[WorkItem], stacks: Sequence[WorkItem] = ()) -> None:
         """Do all tasks; a KeyboardInterrupt ends the workers and is passed on.
@@ -118,6 +126,9 @@ class Supervisor:
             else:
                 self._put(task)
         count = min(self.jobs, max(len(tasks) + len(stacks), 1), usable_cores())
+        if count > 1 and HATCHES:
+            lines = [m for task in tasks[:1] for m in task.suite.get("methods", {}).values()]
+            self._methods = sorted({str(line["method"]) for line in lines})
         threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()
@@ -129,6 +140,9 @@ class Supervisor:
             for thread in threads:
                 thread.join(timeout=10)
             raise
+        finally:
+            if self._nursery is not None:
+                self._nursery.close()
         if self._error is not None:
             raise self._error
 
@@ -178,7 +192,7 @@ class Supervisor:
             self._report(event)
 
     def _serve(self) -> None:
-        worker: subprocess.Popen[bytes] | None = None
+        worker: Worker | None = None
         try:
             while not self._stop.is_set():
                 taken = self._take()
@@ -191,6 +205,8 @@ class Supervisor:
                 if not self._feed(worker, task):
                     worker = None
                 self._ended(task, places)
+        except _StoppedError:
+            return
         except Exception as error:  # noqa: BLE001 - raised again by `run`, in the caller's thread
             self._error = error
             self._stop.set()
@@ -198,21 +214,38 @@ class Supervisor:
             if worker is not None:
                 self._end(worker)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Worker:
+        """Return a worker that is ready to be fed; one of several is forked from a nursery."""
+        if self._methods is None:
+            return self._started()
+        with self._lock:
+            if self._nursery is None or self._nursery.ended:
+                about = self.store, self.device, self._methods, self._environment(), self.log
+                self._nursery = Nursery(*about)
+            nursery = self._nursery
+        found = nursery.hatch(self._stop.is_set)
+        if found is None and self._stop.is_set():
+            raise _StoppedError
+        return self._started() if found is None else found
+
+    def _environment(self) -> dict[str, str]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         threads = dict.fromkeys(names, "1")
         # A process that has computed gradients beside a GPU, as metrics that train models do,
         # cannot give autograd to processes that it forks for methods: on cores no GPU is seen.
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.device == "cpu" else {}
+        return os.environ | threads | hidden
+
+    def _started(self) -> subprocess.Popen[bytes]:
         module = ["-P", "-m", "cel.benchmark.worker"]
         return subprocess.Popen(
             [sys.executable, *module, str(self.store), self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | threads | hidden,
+            env=self._environment(),
             process_group=0,  # killed as a whole; a session of its own would get a smaller share
         )  # fmt: skip
 
-    def _feed(self, worker: subprocess.Popen[bytes], task: WorkItem) -> bool:
+    def _feed(self, worker: Worker, task: WorkItem) -> bool:
         """Give a task to a worker and follow it; return whether the worker can take another."""
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -245,7 +278,7 @@ class Supervisor:
         self._end(worker)
         return False
 
-    def _wait(self, worker: subprocess.Popen[bytes]) -> None:
+    def _wait(self, worker: Worker) -> None:
         """Wait for a word of the worker; keep what it prints, up to a limit."""
         assert worker.stdout is not None
         assert worker.stderr is not None
@@ -256,7 +289,7 @@ class Supervisor:
             if readable == [pipes[1]] and worker.poll() is not None:
                 time.sleep(0.01)  # a closed pipe is always readable
 
-    def _readable(self, worker: subprocess.Popen[bytes]) -> bool:
+    def _readable(self, worker: Worker) -> bool:
         assert worker.stdout is not None
         return bool(select.select([worker.stdout.fileno()], [], [], 0)[0])
 
@@ -290,7 +323,7 @@ class Supervisor:
             self._tell(event)
         return bool(kind == "idle")
 
-    def _over_limit(self, worker: subprocess.Popen[bytes], watch: _Watch) -> str | None:
+    def _over_limit(self, worker: Worker, watch: _Watch) -> str | None:
         if time.monotonic() > watch.deadline:
             return "timeout"
         if tree_mb(worker.pid, self.memory_mb) > self.memory_mb:
@@ -299,7 +332,7 @@ class Supervisor:
 
     def _lost(
         self,
-        worker: subprocess.Popen[bytes],
+        worker: Worker,
         task: WorkItem,
         watch: _Watch,
         reason: str,
@@ -337,7 +370,7 @@ class Supervisor:
             self._tell({**about, "event": "stack_failed"})
         task.cells = [c for c in task.cells if c not in keys]
 
-    def _end(self, worker: subprocess.Popen[bytes]) -> None:
+    def _end(self, worker: Worker) -> None:
         """Kill a worker with all that it started, and keep what it printed last."""
         if worker.poll() is None:
             end_tree(worker.pid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -188,14 +189,20 @@ def _attempt_cell(bench: Any, cell: Any, own: _Bench) -> None:
         )
 
 
-def main(arguments: list[str]) -> int:
-    """Serve blocks until the input ends."""
+def main(arguments: list[str], runner: int | None = None) -> int:
+    """Serve blocks until the input ends.
+
+    Args:
+        arguments: folder of the store, device.
+        runner: descriptor of the process with which this one ends; by default its parent's.
+    """
     store_path, device = arguments
     channel = os.dup(1)
     os.dup2(2, 1)
     _limit_threads()
     adopt_orphans()
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    ends = (_die_with_parent, os.getppid()) if runner is None else (_die_with_runner, runner)
+    threading.Thread(target=ends[0], args=ends[1:], daemon=True).start()
 
     def emit(event: dict[str, Any]) -> None:
         data = json.dumps(event, default=str).encode() + b"\n"
@@ -226,6 +233,15 @@ def _limit_threads() -> None:
 def _die_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
+    _die()
+
+
+def _die_with_runner(runner: int) -> None:
+    select.select([runner], [], [])
+    _die()
+
+
+def _die() -> None:
     if os.getpgrp() == os.getpid():  # with all that it started
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
