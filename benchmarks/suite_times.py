@@ -1,4 +1,4 @@
-"""Where the time of a run went: wall time, cores and GPU over time, CPU seconds by line.
+"""Where the time of a run went: wall time and its parts, cores and GPU over time, lines.
 
     python benchmarks/suite_times.py RUN [--load LOAD] [--write]
 
@@ -7,6 +7,10 @@ log with several runs the largest is taken, up to its last cell. LOAD is a file 
 time, load average, GPU percent and GPU MB, such as a loop over `nvidia-smi` leaves; lines outside
 the run are passed over. `--write` puts the text between the marks of the suite in
 docs/performance.md, and adds marks at the end of the page where there are none.
+
+Seconds of workers are told by part: what a fit, a search, the references of a block, scoring and
+loading took by the clock, and of fits and searches how much was computing. What is between the
+clock and computing is waiting for a core: more processes than cores, or two on one core.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
+from marked import put_between
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PARTS = 10  # of the run, in the table over time
@@ -40,6 +46,8 @@ class Timeline:
         wall: until the tables were written; None where the log does not say.
         last: until the last cell.
         spans: (kind, start, end) of what workers did: device, core (stacks), explain.
+        cells_spent: one line per cell with scores: dataset, fold, model, method, whether it is
+            the first of its block, seconds until it was explained, and of scoring it.
     """
 
     zero: float
@@ -51,6 +59,7 @@ class Timeline:
     wall: float | None
     last: float
     spans: list[tuple[str, float, float]]
+    cells_spent: pd.DataFrame
 
 
 def read_events(path):
@@ -101,8 +110,93 @@ def timeline(path):
     workers = int(asked[0]) if asked and asked[0].isdigit() else most_at_once(spans)
     return Timeline(
         zero, events[0]["suite"], command(argv), workers, events[0]["open"], ended,
-        over[-1] if over else None, last, spans,
+        over[-1] if over else None, last, spans, cells_spent(events),
     )  # fmt: skip
+
+
+def cells_spent(events):
+    """Return what every cell took until it was explained, and then until it was scored."""
+    begun, explained, first, lines = {}, {}, {}, []
+    for event in events:
+        kind, label, now = event["event"], event.get("label", ""), event["time"]
+        if kind == "start" and event["kind"] == "cell":
+            begun[label] = now
+        elif kind == "stage" and event["stage"] == "autoencoder":  # trained or loaded until now
+            begun |= {name: now for name in begun if name.startswith(f"{label}/")}
+        elif kind == "stage" and event["stage"] == "explain":
+            explained[label] = now
+        elif kind == "done" and label in explained and label in begun:
+            block = label.rpartition("/")[0]
+            spent = explained[label] - begun[label], now - explained[label]
+            dataset, fold, model, method = label.rsplit("/", 3)
+            lines.append((dataset, int(fold), model, method, block not in first, *spent))
+            first[block] = label
+    names = ["dataset", "fold", "model", "method", "first", "explaining", "scoring"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def parts(run, times):
+    """Return {part: (seconds of workers, of them computing or None)}; they add up to all.
+
+    Args:
+        run: the timeline.
+        times: long table of the times of cells, may be empty.
+    """
+    spent = {
+        k: sum(b - a for n, a, b in run.spans if n == k) for k in ("device", "core", "explain")
+    }
+    begin = min((a for _, a, _ in run.spans), default=0.0)
+    cells = run.cells_spent
+    wide = times.pivot_table(
+        index=["dataset", "fold", "model", "method"], columns="metric", values="value"
+    )
+    wide = wide.reindex(columns=["time_fit_s", "time_explain_s", "time_s", "time_cpu_s"])
+    cells = cells.join(wide, on=["dataset", "fold", "model", "method"]).fillna(0.0)
+    search = cells["time_explain_s"].clip(upper=cells["explaining"])
+    # what a shared autoencoder took counts as a fit of every line that uses it, but was spent once
+    fit = cells["time_fit_s"].clip(upper=cells["explaining"] - search)
+    cpu = (
+        (cells["time_cpu_s"] / cells["time_s"].where(cells["time_s"] > 0)).fillna(0).clip(upper=1)
+    )
+    usual = cells[~cells["first"]].groupby(["dataset"])["scoring"].mean()
+    later = cells["dataset"].map(usual).fillna(0.0).clip(upper=cells["scoring"])
+    references = (cells["scoring"] - later).where(cells["first"], 0.0)
+    around = cells["explaining"] - search - fit
+    out = {
+        "starting, until the first model or block": (run.workers * begin, None),
+        "training stacks on a core": (spent["core"], None),
+        "training stacks on the GPU": (spent["device"], None),
+        "fits": (fit.sum(), (fit * cpu).sum()),
+        "searches": (search.sum(), (search * cpu).sum()),
+        "around searches: forks, verification, files": (around.sum(), None),
+        "references of the metrics": (references.sum(), None),
+        "scoring": ((cells["scoring"] - references).sum(), None),
+    }
+    told = cells["explaining"].sum() + cells["scoring"].sum()
+    out["loading models, refusals"] = (spent["explain"] - told, None)
+    out["idle later"] = (run.workers * run.last - sum(v for v, _ in out.values()), None)
+    return out
+
+
+def parts_table(run, times):
+    """Return the table of parts, with the seconds that each would take of the whole machine."""
+    lines = [
+        f"| worker seconds | sum | computing | seconds of {run.workers} workers |",
+        "|---|---|---|---|",
+    ]
+    known = parts(run, times)
+    for name, (seconds, cpu) in known.items():
+        computing = "" if cpu is None else f"{cpu:,.0f}"
+        lines.append(f"| {name} | {seconds:,.0f} | {computing} | {seconds / run.workers:.0f} |")
+    lines.append(f"| all | {run.workers * run.last:,.0f} | | {run.last:.0f} |")
+    waited = sum(seconds - cpu for seconds, cpu in known.values() if cpu is not None)
+    floor = (sum(v for v, _ in known.values()) - waited - known["idle later"][0]) / run.workers
+    floor -= known["starting, until the first model or block"][0] / run.workers
+    told = (
+        f"Fits and searches waited {waited:,.0f} s for a core. Without that, the start and idle "
+        f"workers the same work takes {floor:,.0f} s."
+    )
+    return [*lines, "", told]
 
 
 def command(argv):
@@ -199,7 +293,8 @@ def text_of(folder, load):
         "",
     ]
     if (folder / "times.parquet").exists():
-        lines += by_line(pd.read_parquet(folder / "times.parquet"))
+        times = pd.read_parquet(folder / "times.parquet")
+        lines += [*parts_table(run, times), "", *by_line(times)]
     return "\n".join(lines).rstrip(), run.suite
 
 
@@ -212,15 +307,13 @@ def machine(folder):
 
 def write(text, suite, page=PAGE):
     """Put a text between the marks of a suite, which are added at the end if there are none."""
-    start, end = f"<!-- suite times: {suite} -->", f"<!-- end of suite times: {suite} -->"
-    whole = f"{start}\n\n{text}\n\n{end}"
+    name = f"suite times: {suite}"
     before = page.read_text(encoding="utf-8")
-    between = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
-    if between.search(before):
-        after = between.sub(lambda _: whole, before)
-    else:
-        after = f"{before.rstrip()}\n\n### `{suite}`, where its time goes\n\n{whole}\n"
-    page.write_text(after, encoding="utf-8")
+    if f"<!-- {name} -->" not in before:
+        marks = f"<!-- {name} -->\n\n<!-- end of {name} -->"
+        added = f"{before.rstrip()}\n\n### `{suite}`, where its time goes\n\n{marks}\n"
+        page.write_text(added, encoding="utf-8")
+    put_between(page, name, text)
 
 
 def main():

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cel.benchmark import estimate, open_run, run
+from cel.benchmark import cluster, estimate, open_run, run
 from cel.benchmark.estimate import BlockCost, block_costs, trains_as_measured
 from cel.benchmark.gpu_places import FASTER, STACKS
 from cel.benchmark.plan import make_plan
@@ -30,6 +30,8 @@ from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
 from cel.benchmark.worker import work
+from cel.datasets import load_dataset
+from cel.datasets.catalogue import summarise
 from cel.metrics import MetricsOrchestrator
 from cel.metrics.example import example
 
@@ -363,3 +365,49 @@ def test_scoring_pays_for_rows_and_references():
     assert large > 3 * small
     assert known.scoring("wine", 30, 2) > 2 * small
     assert known.scoring("adult", 1, 0) > 10 * (large - known.scoring("adult", 29, 0))
+
+
+def test_sizes_of_tables_are_as_packaged():
+    table = estimate._timings()["size"]
+    for name in ("blobs", "moons", "wine", "digits"):  # need no file
+        assert table[name] == summarise(load_dataset(name)).rows
+    assert set(table) == set(load_suite("paper").datasets)
+
+
+# -- dask ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "most"),
+    [("cuda", "stack", STACKS), ("cpu", "stack", STACKS + 2), ("cuda", "block", STACKS + 2)],
+)
+def test_few_stacks_train_at_once_on_a_machine_of_a_cluster(
+    tmp_path, monkeypatch, device, kind, most
+):
+    lock, counts = threading.Lock(), [0, 0]
+
+    class Noting:
+        def __init__(self, *_, **__):
+            pass
+
+        def run(self, _):
+            with lock:
+                counts[0] += 1
+                counts[1] = max(counts)
+            for _ in range(50):  # until as many are here as may be
+                if counts[1] >= most:
+                    break
+                threading.Event().wait(0.1)
+            with lock:
+                counts[0] -= 1
+
+    monkeypatch.setattr(cluster, "Supervisor", Noting)
+    suite = {"limits": {"memory_mb": 1}}
+    task = WorkItem(suite, "a", *((None, None) if kind == "stack" else (0, "lr")), [])
+    ask = (task.plain(), str(tmp_path), device)
+    threads = [threading.Thread(target=cluster.run_task, args=ask) for _ in range(STACKS + 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert counts == [0, most]

@@ -2,13 +2,16 @@
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))  # as where the script is started
 SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "suite_times.py"))
+sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def _stack(label, device):
@@ -91,3 +94,49 @@ def test_the_text_stands_between_the_marks_of_its_suite(tmp_path):
     SCRIPT["write"](r"three \1", "paper", page)
     assert page.read_text() == before.replace("one", r"three \1")
     assert before.count("suite times: quick -->") == 2
+
+
+def _explained(label):
+    return {"event": "stage", "stage": "explain", "label": label}
+
+
+PARTS = [
+    (0, {"event": "run", "suite": "tiny", "open": 3, "argv": ARGV}),
+    (1, _stack("a: 2 of predictor", "cpu")),
+    (3, {"event": "stacked", "label": "a: 2 of predictor"}), (3, _start("train", "a/0/mlp")),
+    (4, _start("cell", "a/0/mlp/x")), (7, _explained("a/0/mlp/x")),
+    (9, _end("done", "a/0/mlp/x")),
+    (9, _start("cell", "a/0/mlp/y")),
+    (9.5, {"event": "stage", "stage": "autoencoder", "label": "a/0/mlp"}),
+    (11, _explained("a/0/mlp/y")), (11.5, _end("done", "a/0/mlp/y")),
+    (11.5, _start("cell", "a/0/mlp/z")), (12, _end("skip", "a/0/mlp/z")),
+]  # fmt: skip
+CELLS = {"x": (0.5, 2.0, 2.5, 1.25), "y": (9.0, 1.0, 10.0, 10.0)}
+"""Seconds of fits, of searches, of both, and of computing; the fit of y is of something shared."""
+
+
+def test_seconds_of_workers_by_part_add_up(tmp_path):
+    run = SCRIPT["timeline"](_log(tmp_path, PARTS) / "log.jsonl")
+    names = ("time_fit_s", "time_explain_s", "time_s", "time_cpu_s")
+    lines = [
+        ("a", 0, "mlp", method, name, value)
+        for method, values in CELLS.items()
+        for name, value in zip(names, values, strict=True)
+    ]
+    columns = ["dataset", "fold", "model", "method", "metric", "value"]
+    found = SCRIPT["parts"](run, pd.DataFrame(lines, columns=columns))
+    assert {name: seconds for name, (seconds, _) in found.items()} == {
+        "starting, until the first model or block": 2 * 1.0,
+        "training stacks on a core": 2.0,
+        "training stacks on the GPU": 0.0,
+        "fits": 0.5 + 0.5,  # of y what there was time for
+        "searches": 3.0,
+        "around searches: forks, verification, files": 0.5,
+        "references of the metrics": 1.5,
+        "scoring": 1.0,
+        "loading models, refusals": 1.0 + 0.5 + 0.5,
+        "idle later": 24.0 - 13.0,
+    }
+    assert found["fits"][1] == 0.25 + 0.5
+    assert found["searches"][1] == 1.0 + 1.0
+    assert sum(seconds for seconds, _ in found.values()) == run.workers * run.last

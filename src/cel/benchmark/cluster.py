@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from cel.benchmark.apart import MAX_REASON, shortened
+from cel.benchmark.gpu_places import stack_place
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
 from cel.errors import ClusterError, MissingDependencyError
@@ -16,13 +18,18 @@ __all__ = ["run_on_dask", "run_task"]
 
 
 def run_task(task: dict[str, Any], store: str, device: str) -> list[dict[str, Any]]:
-    """Do one block on this machine and return its events; runs inside a dask worker."""
+    """Do one block on this machine and return its events; runs inside a dask worker.
+
+    Few stacks train on a device at once, as on one machine without dask; the others wait here.
+    """
     events: list[dict[str, Any]] = []
-    root = Path(store)
+    root, item = Path(store), WorkItem(**task)
     memory = task["suite"]["limits"]["memory_mb"]
-    Supervisor(
-        root, memory_mb=memory, device=device, report=events.append, log=root / "workers.log"
-    ).run([WorkItem(**task)])
+    crowded = item.is_stack and device != "cpu"
+    with stack_place(root / "gpu", device) if crowded else nullcontext():
+        Supervisor(
+            root, memory_mb=memory, device=device, report=events.append, log=root / "workers.log"
+        ).run([item])
     return events
 
 

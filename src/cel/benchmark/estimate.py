@@ -245,11 +245,13 @@ class _Known:
         return longer * float(known)
 
     def rows(self, dataset: str) -> int:
-        """Rows of a dataset, from its card or its file; 1000 where neither tells."""
+        """Rows of a dataset, from the packaged table or its file; 1000 where neither tells."""
         from cel.datasets import load_dataset
         from cel.datasets.catalogue import summarise
         from cel.datasets.file_dataset import FileDataset
 
+        if dataset in self.table["size"]:
+            return int(self.table["size"][dataset])
         if dataset not in self._rows:
             found = load_dataset(dataset)
             rows = summarise(found).rows if isinstance(found, FileDataset) else None
