@@ -411,3 +411,11 @@ def test_few_stacks_train_at_once_on_a_machine_of_a_cluster(
     for thread in threads:
         thread.join(20)
     assert counts == [0, most]
+
+
+def test_cells_that_methods_refuse_take_no_time():
+    plan = make_plan(load_suite("paper").narrowed(datasets=["scm20d"], folds=[0]))
+    made = estimate.estimate(plan, None)
+    refused = {label for label, seconds in made.methods.items() if seconds == 0.0}
+    assert refused == {"globe_ce", "globe_ce_informed", "tcrex", "tcrex_donor"}
+    assert made.guessed == set()

@@ -16,6 +16,7 @@ import pandas as pd
 from cel.benchmark.gpu_places import FASTER
 from cel.benchmark.plan import Block, Cell, Plan
 from cel.benchmark.shelf import AUTOENCODER, JUDGE
+from cel.benchmark.shipped import shipped_table
 from cel.benchmark.spec import Suite
 from cel.benchmark.stages import model_folder, model_key, model_stages
 from cel.benchmark.store import Store
@@ -80,11 +81,12 @@ class Estimate:
 def estimate(plan: Plan, store: Store | None, shelf: Store | None = None) -> Estimate:
     """Estimate the open cells of a plan.
 
-    A cell takes what the same method took in this store on the same dataset, else what the
-    shipped scores say of it there, else its mean over the datasets where it was measured, scaled
-    by the number of rows. Training takes what the packaged table says, judges and autoencoders
-    included, and nothing where the store, or the shelf of models that runs share, has the model.
-    An autoencoder is counted once for all cells that share it.
+    A cell takes what the same method took in this store on the same dataset, nothing where it is
+    known to be refused, else what the shipped scores say of it there, else its mean over the
+    datasets where it was measured, scaled by the number of rows. Training takes what the packaged
+    table says, judges and autoencoders included, and nothing where the store, or the shelf of
+    models that runs share, has the model. An autoencoder is counted once for all cells that share
+    it.
     """
     known, made = _Known(store, shelf, plan.suite.name), Estimate()
     for block, spent in _spent(plan, store, known, made):
@@ -188,7 +190,7 @@ class _Known:
         self.table = _timings()
         self.store, self.shelf = store, shelf
         self.own = _wall_times(store)
-        self.shipped = _shipped(suite)
+        self.shipped, self.refused = _shipped(suite), _refused(suite)
         self._rows: dict[str, int] = {}
 
     def method(self, cell: Cell, limit: int | None, made: Estimate) -> float:
@@ -197,6 +199,8 @@ class _Known:
         part = 1 if cell.autoencoder_key is not None else 0
         if key in self.own:
             return self.own[key]
+        if (cell.dataset, cell.model, cell.fold, label) in self.refused:
+            return 0.0
         if key in self.shipped:
             return self.shipped[key][part]
         elsewhere = [v for (_, m), v in self.shipped.items() if m == label]
@@ -273,6 +277,16 @@ def _shipped(suite: str) -> dict[tuple[str, str], tuple[float, float, float]]:
     """
     paths = sorted((_FOLDER / "baselines").glob("*.parquet"), key=lambda p: (p.stem == suite, p))
     return {key: line for path in paths for key, line in _measured(path).items()}
+
+
+def _refused(suite: str) -> set[tuple[str, str, int, str]]:
+    """(dataset, model, fold, method) of the cells of a suite that methods are known to refuse."""
+    blank = shipped_table(suite, "blank")
+    if not len(blank):
+        return set()
+    told = blank[blank["state"] == "skip"]
+    names = [told[name] for name in ("dataset", "model", "fold", "method")]
+    return set(zip(*names, strict=True))
 
 
 @lru_cache(maxsize=8)

@@ -185,7 +185,7 @@ def run(
     retry_failed: bool = False,
     device: str = "cpu",
     stack: bool | None = None,
-    gpu_search: bool | None = None,
+    gpu_search: bool = False,
     shelf: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
@@ -205,8 +205,8 @@ def run(
         device: "cpu" or "cuda", for training.
         stack: train the models of all folds of a dataset together first; None does so on CUDA.
         gpu_search: explain on a CUDA device, too, where that is faster
-            (`cel.benchmark.placement`); None does so with `device="cuda"`. Times of such cells
-            are those of the device, and say so.
+            (`cel.benchmark.placement`). Times of such cells are those of the device, and say so;
+            they cannot be compared with those of other cells.
         shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
     """
@@ -229,7 +229,7 @@ def run(
     record({"event": "plan", "total": len(plan.cells), "open": count, "blocks": len(tasks)})
     together = tasks and (device.startswith("cuda") if stack is None else stack)
     first = stacks(plan, store) if together else []
-    there = set() if gpu_search is False or device == "cpu" else worth_a_gpu(plan)
+    there = worth_a_gpu(plan) if gpu_search and device != "cpu" else set()
     for task in [*first, *tasks]:
         task.gpu = [key for key in task.cells if key in there]
         task.folders, task.shelf = folders, shared

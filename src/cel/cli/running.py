@@ -70,9 +70,8 @@ def run(
         bool | None, typer.Option(help="Train the folds of a dataset together; default: on CUDA.")
     ] = None,
     gpu_search: Annotated[
-        bool | None,
-        typer.Option(help="Explain on CUDA, too, where that is faster; default: on CUDA."),
-    ] = None,
+        bool, typer.Option("--gpu-search", help="Explain on CUDA, too, where that is faster.")
+    ] = False,
     store: Annotated[
         Path | None,
         typer.Option(
