@@ -17,6 +17,7 @@ __all__ = ["GENERATORS", "local_counterfactuals"]
 GENERATORS = ("nun", "random", "gradient")
 DONORS = 5000
 MIXTURES = 1000  # for each centroid
+FIRST_LOOK = 128  # the cheapest of them, which the model is asked about first
 STEPS = 300
 
 
@@ -92,16 +93,35 @@ def _mixtures(problem: Cohort, centroids: Tensor, count: int) -> tuple[Tensor, T
         query = centroid_query(problem, centroid[None])
         mixed = torch.where(taken[:, owner], donors, home)
         mixed = settle(mixed[None], query.region, problem.bin_cost)[0]
-        target = query.target.expand(MIXTURES, *query.target.shape[1:])
-        good = query.model.margin(mixed, target) >= MARGIN
-        cost = torch.where(good, problem.bin_cost(home, mixed), torch.inf)
-        best = cost.argsort(stable=True)[:count]
-        best = best[cost[best].isfinite()]
+        best = _cheapest_good(query, mixed, problem.bin_cost(home, mixed), count)
         points.append(mixed[best])
         numbers.append(torch.full((len(best),), number, device=centroids.device))
     if not points:
         return centroids[:0], torch.zeros(0, dtype=torch.long, device=centroids.device)
     return torch.cat(points), torch.cat(numbers)
+
+
+def _cheapest_good(query: Query, x: Tensor, cost: Tensor, count: int) -> Tensor:
+    """Return the places of the `count` cheapest points (m, d) that reach the target of a query.
+
+    The model is asked about the cheapest first, and about no more than it takes.
+    """
+    order, found = cost.argsort(stable=True), []
+    for some in torch.split(order, _looks(len(order))):
+        target = query.target.expand(len(some), *query.target.shape[1:])
+        found.append(some[query.model.margin(x[some], target) >= MARGIN])
+        if sum(map(len, found)) >= count:
+            break
+    return torch.cat(found)[:count]
+
+
+def _looks(count: int) -> list[int]:
+    """Return sizes that add up to `count`, each twice the one before."""
+    sizes, size = [], FIRST_LOOK
+    while count > 0:
+        sizes.append(min(size, count))
+        count, size = count - size, 2 * size
+    return sizes
 
 
 def _descents(query: Query, bin_cost: BinCost) -> Tensor:
