@@ -97,6 +97,7 @@ def test_isolation_forest_equals_scikit_learn(result, deviation):
         expected = theirs.decision_function(result.x_cfs)
         oracle = "IsolationForest (scikit-learn)"
         deviation.relative(got, expected, oracle=oracle, limit=1e-9)
+        assert got.tobytes() == expected.tobytes()
 
 
 # -- distances ---------------------------------------------------------------------------------
