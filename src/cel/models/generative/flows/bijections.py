@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cel.models.generative.flows.fused_spline import fused_spline
+from cel.models.generative.flows.fused_spline import MOST_BINS, fused_spline
 from cel.models.generative.flows.splines import spline, spline_inverse, spline_knots
 
 __all__ = ["Affine", "Bijection", "Shift", "Spline"]
@@ -113,8 +113,8 @@ class Spline(Bijection):
         return spline(x, spline_knots(params, self.bound), self.bound)
 
     def fused(self, x: Tensor, params: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same as one node of the graph, on a CPU: two thirds of the time."""
-        if x.device.type != "cpu" or self.bins == 1:
+        """Return the same as one node of the graph, on a CPU: a seventh less time."""
+        if x.device.type != "cpu" or not 1 < self.bins < MOST_BINS:
             return self.forward(x, params)
         return fused_spline(x, params, self.bound)
 

@@ -17,9 +17,10 @@ from torch.nn import functional
 
 from cel.models.generative.flows.splines import MIN_SIZE, MIN_SLOPE, UNIT_SLOPE
 
-__all__ = ["fused_spline"]
+__all__ = ["MOST_BINS", "fused_spline"]
 
 BOTH = 2  # widths and heights
+MOST_BINS = 128  # bins are counted in bytes
 
 
 def fused_spline(x: Tensor, params: Tensor, bound: float) -> tuple[Tensor, Tensor]:
@@ -92,10 +93,10 @@ class _FusedSpline(torch.autograd.Function):
 
 def _bins(x: Tensor, edges: Tensor) -> Tensor:
     """Return how many inner edges (n, k + 1, d) lie at or below `x` (n, d)."""
-    count = (x >= edges[:, 1]).to(torch.long)
-    for j in range(2, edges.shape[1] - 1):
-        count += x >= edges[:, j]
-    return count
+    count = torch.zeros_like(x, dtype=torch.int8)
+    for j in range(1, edges.shape[1] - 1):
+        count += (x >= edges[:, j]).view(torch.int8)
+    return count.long()
 
 
 def _by_ends(
@@ -166,11 +167,12 @@ def _by_params(
     x0, x1, y0, y1, d0, d1 = ends
     out = x0.new_empty(n, 3 * k - 1, d)
     # An edge moves with all sizes before it; the first and the last edge are fixed.
-    place, inner = index.view(-1), (index < k - 1).view(-1)
+    place = index.view(-1)
     lower = torch.stack((x0, y0)).mul_(2 * bound).view(BOTH, 1, -1)
-    upper = torch.stack((x1, y1)).mul_(2 * bound).view(BOTH, 1, -1).mul_(inner)
-    bins = torch.arange(k)[:, None]
-    moved = (upper * (bins <= place)).add_(lower * (bins < place))
+    upper = torch.stack((x1, y1)).mul_(2 * bound).view(BOTH, 1, -1).mul_(place < k - 1)
+    before = place.to(x0.dtype).add(1) - torch.arange(k + 1, dtype=x0.dtype)[:, None]
+    before.clamp_(0, 1)  # (k + 1, n d): ones for the sizes up to the bin, then zeros
+    moved = (upper * before[:-1]).add_(lower * before[1:])
     moved = moved.view(BOTH, k, n, d).permute(2, 0, 1, 3).contiguous().mul_(1 - MIN_SIZE * k)
     shape = (n, BOTH * k, d)
     out[:, : BOTH * k] = torch._softmax_backward_data(moved, sizes, -2, sizes.dtype).view(shape)
