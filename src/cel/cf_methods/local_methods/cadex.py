@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Unpack
 
@@ -12,12 +13,13 @@ from torch import Tensor
 
 from cel.cf_methods.base import BaseCounterfactualMethod, LocalMixin, Options
 from cel.cf_methods.query import Answer, Query
+from cel.cf_methods.tangent.score_slopes import ScoreLayers, entropy_slope
 from cel.cf_methods.view import ModelView
 from cel.errors import ConfigError
 from cel.objectives import cross_entropy
 from cel.parameters import check_positive
 from cel.protocols import Need, Predictor, Support
-from cel.search import bisect_to_boundary, gradient_search, row_gradient
+from cel.search import LastOf, bisect_to_boundary, gradient_search, row_gradient
 from cel.search.steppers import Adam, State
 from cel.space import FeatureSpace
 from cel.space.distances import changed_features
@@ -106,6 +108,7 @@ class CADEX(LocalMixin, BaseCounterfactualMethod):
         def loss(x: Tensor, rows: Tensor) -> Tensor:
             return cross_entropy(query.model.logits(x), query.target[rows])
 
+        known = ScoreLayers.to_the_bit(query.model, query.x)
         found = gradient_search(
             loss,
             query.x,
@@ -117,6 +120,7 @@ class CADEX(LocalMixin, BaseCounterfactualMethod):
             stop_at_first=True,
             give_up=50,
             budget=query.budget,
+            closed=None if known is None else entropy_slope(query.model, known, query.target),
         )
         numeric = query.region.layout.numeric
         return bisect_to_boundary(walk.before, found.x, found.ok, query.accept, slide=numeric)
@@ -199,29 +203,46 @@ class Walk:
 
     def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
         """Return the rows after one step."""
-        walking = ~self.done[rows]
-        self.before[rows[walking]] = x[walking]
-        region = self.query.region
-        fixed = region.fixed[rows]
-        grad = torch.where(fixed, torch.zeros_like(grad), grad)
+        walking = (~self.done[rows]).nonzero()[:, 0]
+        if len(walking) == len(rows):
+            self.before.index_copy_(0, rows, x)
+        else:
+            self.before.index_copy_(0, rows[walking], x[walking])
+        here = self._here(rows)
+        if here.any_fixed:
+            grad = torch.where(here.fixed, torch.zeros_like(grad), grad)
         moved = self.adam.step(state, x, grad, rows)
-        moved = torch.minimum(torch.maximum(moved, region.lower[rows]), region.upper[rows])
-        moved = torch.where(fixed, self.query.x[rows], moved)
-        return self._switch(state, moved, grad, rows) if region.layout.blocks.numel() else moved
+        moved = torch.minimum(torch.maximum(moved, here.lower), here.upper)
+        if here.any_fixed:
+            moved = torch.where(here.fixed, here.home, moved)
+        return self._switched(state, moved, grad, here.open)
 
-    def _switch(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
+    def _switched(self, state: State, x: Tensor, grad: Tensor, open_: Tensor) -> Tensor:
+        """Switch categories of the rows in which one that is off has risen above tau."""
+        s = state.tensors
+        if not self.query.region.layout.blocks.numel():
+            return x
+        risen = open_ & ~s["on"] & ~s["left"] & (x > self.tau)
+        at = risen.any(1).nonzero()[:, 0]
+        if not len(at):
+            return x
+        part = State({name: s[name][at] for name in ("on", "left", "m", "v")})
+        x = x.index_copy(0, at, self._switch(part, x[at], grad[at], risen[at]))
+        for name, value in part.tensors.items():
+            s[name] = s[name].index_copy(0, at, value)
+        return x
+
+    def _switch(self, state: State, x: Tensor, grad: Tensor, risen: Tensor) -> Tensor:
         """Take the most helpful category of those that rose above tau; its block starts afresh.
 
         It must help more than the present one: outside of the simplex a category can rise although
         the one that is on is better.
         """
-        region, s = self.query.region, state.tensors
-        lay = region.layout
-        open_ = region.reachable[rows] & ~s["on"] & ~s["left"] & ~region.fixed[rows]
+        lay, s = self.query.region.layout, state.tensors
         blocked = torch.full_like(x, torch.inf)
-        slope = torch.where(open_ & (x > self.tau), grad, blocked)[:, lay.blocks]
+        slope = _blocks(torch.where(risen, grad, blocked), lay)
         slope = torch.where(lay.real, slope, torch.full_like(slope, torch.inf))
-        present = torch.where(s["on"], grad, blocked)[:, lay.blocks].amin(-1)
+        present = _blocks(torch.where(s["on"], grad, blocked), lay).amin(-1)
         lowest, best = slope.min(-1)  # (a, g)
         switch = lowest < present
         new = torch.nn.functional.one_hot(best, lay.blocks.shape[1]).bool() & switch[..., None]
@@ -231,6 +252,35 @@ class Walk:
         for name in ("m", "v"):
             s[name] = torch.where(block, torch.zeros_like(x), s[name])
         return torch.where(block, on.to(x.dtype), x)
+
+    @cached_property
+    def _here(self) -> LastOf[_Here]:
+        return LastOf(lambda rows: _Here.of(self.query, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Here:
+    """What a step looks at in the regions of some rows (a,), each (a, d)."""
+
+    home: Tensor
+    lower: Tensor
+    upper: Tensor
+    fixed: Tensor
+    any_fixed: bool
+    open: Tensor  # categories that may be had
+
+    @classmethod
+    def of(cls, query: Query, rows: Tensor) -> _Here:
+        region = query.region
+        fixed = region.fixed[rows]
+        open_ = region.reachable[rows] & ~fixed & ~region.layout.numeric
+        ends = query.x[rows], region.lower[rows], region.upper[rows]
+        return cls(*ends, fixed, bool(fixed.any()), open_)
+
+
+def _blocks(x: Tensor, lay: Layout) -> Tensor:
+    """(a, d) -> (a, g, k)."""
+    return x.index_select(1, lay.blocks.flatten()).reshape(-1, *lay.blocks.shape)
 
 
 def _columns(blocks: Tensor, like: Tensor, lay: Layout) -> Tensor:

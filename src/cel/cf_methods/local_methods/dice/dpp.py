@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cel.cf_methods.local_methods.dice.set_slope import SetSlope
 from cel.cf_methods.query import Query
+from cel.cf_methods.tangent.score_slopes import ScoreLayers
 from cel.search import Adam, LastOf, gradient_search, soft_threshold
 
 __all__ = ["Diversity", "GradientSettings", "diversity_of", "gradient_sets"]
@@ -104,12 +105,13 @@ class _SetProblem:
 
     def closed(self) -> SetSlope | None:
         """Return `smooth` with its gradient, for models whose layers are known."""
-        settings, layers = self.settings, SetSlope.fits(self.query)
+        settings, query = self.settings, self.query
+        layers = ScoreLayers.to_the_bit(query.model, query.x)
         if layers is None or settings.diversity != "dpp":
             return None
         return SetSlope(
-            self.query, layers, self.each, self.weight, settings.k, settings.diversity_weight,
-            _pairs(settings.k, self.query.x.device), lambda c: _kernel(c, self.weight),
+            query, layers, self.each, self.weight, settings.k, settings.diversity_weight,
+            _pairs(settings.k, query.x.device), lambda c: _kernel(c, self.weight),
         )  # fmt: skip
 
     def hinge(self, c: Tensor, rows: Tensor) -> Tensor:

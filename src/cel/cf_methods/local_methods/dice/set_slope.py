@@ -14,7 +14,6 @@ from torch import Tensor
 from cel.cf_methods.query import Query
 from cel.cf_methods.tangent.score_slopes import ScoreLayers
 from cel.cf_methods.view import CHUNK_ROWS
-from cel.protocols import Task
 
 __all__ = ["SetSlope", "determinant_slope"]
 
@@ -48,19 +47,6 @@ class SetSlope:
     ) -> None:
         self.query, self.layers, self.each, self.weight, self.k = query, layers, each, weight, k
         self.diversity_weight, self.pairs, self.kernel = diversity_weight, pairs, kernel
-
-    @classmethod
-    def fits(cls, query: Query) -> ScoreLayers | None:
-        """Return the layers of a model whose scores they give to the bit; None for others."""
-        if query.model.task is not Task.CLASSIFICATION or query.x.device.type != "cpu":
-            return None
-        layers = ScoreLayers.of(query.model, query.x)
-        if layers is None:
-            return None
-        with torch.no_grad():
-            told: Tensor = query.model.model.logits(query.x)
-            same = torch.equal(told, layers.forward(query.x)[0])
-        return layers if same else None
 
     @torch.no_grad()
     def __call__(self, flat: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,9 +92,7 @@ class SetSlope:
         best = others == others.amax(-1, keepdim=True)
         slope = (push * best) / best.sum(-1, keepdim=True)
         slope.scatter_(1, at, -push)
-        for (weight, _), seen in zip(self.layers.layers[:0:-1], hidden[::-1], strict=True):
-            slope = torch.ops.aten.threshold_backward(slope @ weight, seen, 0)
-        return slope @ self.layers.layers[0][0]
+        return self.layers.pull(slope, hidden)
 
     def _spread(self, c: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return det K (a,) of sets (a, k, d), float64, and the slope of -b det K by the sets."""
