@@ -51,6 +51,13 @@ class RowCodes:
 
         return isinstance(self.vae, VAE)
 
+    def decode_all(self, z: Tensor) -> Tensor | None:
+        """Return the rows (n, d) of codes (n, q) with one-hot blocks; None if a column is kept."""
+        if not self.picks_categories or len(self.vae.immutable_columns_):
+            return None
+        out: Tensor = self.vae.decode(z, hard=True)
+        return out
+
     def encode(self, x: Tensor) -> Tensor:
         """Return the codes (n, q) of rows (n, d)."""
         z: Tensor = self.vae.encode(x)

@@ -21,6 +21,7 @@ from cel.search.shells import grow_shells, shared_ways
 __all__ = ["CCHVAE"]
 
 _CHUNK = 2**21  # numbers drawn at a time
+_CACHE = 2**18  # the same where all of them are decoded: they stay in the cache
 _FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one, of later ones
 _BEST, _MORE = 8, 16  # of the highest guesses; more of them, where the class is near
 _NEAR = 32  # nearer ones, once one is valid
@@ -135,7 +136,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             limit=torch.where(stuck, torch.zeros_like(limit), limit),
             p=self.p,
             budget=query.budget,
-            chunk=_CHUNK,
+            chunk=_CHUNK if self.screened else _CACHE,
             ways=shared_ways(max(_BANK, 4 * self.samples), z, self.p),
             ahead=1 if self.screened else _AHEAD,
         )
@@ -225,9 +226,12 @@ class _Shells:
 
     def decode(self, points: Tensor, rows: Tensor, *, hard: bool = False) -> Tensor:
         """Return the rows (b, c, d) that codes (b, c, q) stand for."""
-        home = self.query.x[rows][:, None].expand(-1, points.shape[1], -1)
-        out = self.codes.decode(points.flatten(0, 1), home.flatten(0, 1), hard=hard)
-        return out.reshape(home.shape)
+        flat = points.flatten(0, 1)
+        out = self.codes.decode_all(flat) if hard else None
+        if out is None:
+            home = self.query.x[rows][:, None].expand(-1, points.shape[1], -1)
+            out = self.codes.decode(flat, home.flatten(0, 1), hard=hard)
+        return out.reshape(*points.shape[:2], -1)
 
     def cost(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the L1 distances (b, c) of points (b, c, d) to their rows, in units."""

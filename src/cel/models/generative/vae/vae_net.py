@@ -77,6 +77,7 @@ class VAENet(nn.Module):
         ):
             self.register_buffer(name, torch.tensor(columns, dtype=torch.long))
         self._plain = self.numbers.tolist() == list(range(space.width))
+        self._runs = _runs([t.tolist() for t in (self.numbers, self.choices, self.fixed)])
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
@@ -219,12 +220,28 @@ class VAENet(nn.Module):
         value = logits.T.contiguous()
         top = torch.stack([part.amax(0) for part in torch.split(value, list(self.blocks.sizes))])
         near = value > top.index_select(0, self.blocks.owner) - CLOSE
-        return near.T.to(logits) if int(near.sum()) == top.numel() else None
+        return near.T.to(logits) if int(near.count_nonzero()) == top.numel() else None
 
     def _assemble(self, numbers: Tensor, blocks: Tensor, fixed: Tensor) -> Tensor:
-        parts = torch.cat((numbers.clamp(self.lower, self.upper), blocks, fixed), -1)
-        place = torch.cat((self.numbers, self.choices, self.fixed)).argsort()
-        return parts.index_select(-1, place)
+        parts = numbers.clamp(self.lower, self.upper), blocks, fixed
+        return torch.cat([parts[p][..., first:last] for p, first, last in self._runs], -1)
+
+
+def _runs(parts: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Return where rows come from, column by column: (part, first place, last place + 1).
+
+    >>> _runs([[0, 3], [1, 2], []])
+    [(0, 0, 1), (1, 0, 2), (0, 1, 2)]
+    """
+    source = {c: (p, i) for p, columns in enumerate(parts) for i, c in enumerate(columns)}
+    runs: list[tuple[int, int, int]] = []
+    for column in sorted(source):
+        part, at = source[column]
+        if runs and runs[-1][0] == part and runs[-1][2] == at:
+            runs[-1] = part, runs[-1][1], at + 1
+        else:
+            runs.append((part, at, at + 1))
+    return runs
 
 
 def _pieces(bank: Tensor, x: Tensor) -> tuple[Tensor, ...]:
