@@ -1,6 +1,7 @@
 """What a worker does before it forks, so that its forked processes need not."""
 
 import gc
+import platform
 import subprocess
 import sys
 
@@ -95,3 +96,21 @@ def test_metrics_that_train_models_are_refused_beside_a_gpu(tmp_path, monkeypatc
         preflight(plan, tmp_path / "r", device="cuda")
     preflight(plan, tmp_path / "r")
     preflight(make_plan(load_suite("smoke")), tmp_path / "r", device="cuda")
+
+
+@needs_forks
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep their ways")
+def test_forked_jobs_keep_the_memory_that_they_free():
+    import resource
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        table = torch.ones(2**24)  # 64 MB
+        del table
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    said = []
+    ending = apart(lambda say: say({"event": "stage", "stage": [faults(), faults()]}), said.append)
+    assert ending.event == {"event": "ok"}
+    first, second = said[0]["stage"]
+    assert second < first / 10

@@ -22,7 +22,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from cel.benchmark.processes import Lines, die_with, end_tree, ending, event_of
+from cel.benchmark.processes import (
+    Lines,
+    die_with,
+    end_tree,
+    ending,
+    event_of,
+    keep_memory,
+)
 from cel.errors import MissingInputError, UnsupportedError
 
 __all__ = ["FORKS", "Emit", "Ending", "Job", "apart", "failure", "shortened"]
@@ -126,6 +133,7 @@ def _forked(job: Job, writer: int, close: Sequence[int], parent: int) -> NoRetur
     code = 1
     try:
         die_with(parent)
+        keep_memory()
         for descriptor in close:
             os.close(descriptor)
 
