@@ -231,7 +231,7 @@ class _Shells:
         if out is None:
             home = self.query.x[rows][:, None].expand(-1, points.shape[1], -1)
             out = self.codes.decode(flat, home.flatten(0, 1), hard=hard)
-        return out.reshape(*points.shape[:2], -1)
+        return out.reshape(*points.shape[:2], out.shape[1])
 
     def cost(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the L1 distances (b, c) of points (b, c, d) to their rows, in units."""
