@@ -1,18 +1,21 @@
 """Which stacks train on the device, in which order, and how many at once."""
 
+import copy
 import itertools
 import json
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cel.benchmark import cluster, estimate, open_run, run
+from cel.benchmark import cluster, estimate, kept_references, open_run, run
 from cel.benchmark.estimate import BlockCost, block_costs, trains_as_measured
 from cel.benchmark.gpu_places import FASTER, STACKS
+from cel.benchmark.kept_references import references_of
 from cel.benchmark.plan import make_plan
 from cel.benchmark.row_scores import compare_finished, compare_rows, write_cell
 from cel.benchmark.runner import _in_turn, pending_tasks
@@ -28,7 +31,7 @@ from cel.benchmark.stacked import stacks
 from cel.benchmark.stages import Workbench
 from cel.benchmark.store import Store
 from cel.benchmark.supervisor import Supervisor
-from cel.benchmark.tasks import WorkItem
+from cel.benchmark.tasks import WorkItem, next_block
 from cel.benchmark.worker import work
 from cel.datasets import load_dataset
 from cel.datasets.catalogue import summarise
@@ -419,3 +422,55 @@ def test_cells_that_methods_refuse_take_no_time():
     refused = {label for label, seconds in made.methods.items() if seconds == 0.0}
     assert refused == {"globe_ce", "globe_ce_informed", "tcrex", "tcrex_donor"}
     assert made.guessed == set()
+
+
+# -- blocks of one fold ----------------------------------------------------------------------
+
+
+def test_a_worker_stays_with_its_fold_and_leaves_others_theirs():
+    blocks = [_block("a", 0), _block("a", 1), _block("a", 1), _block("b", 0)]
+    assert next_block(blocks, None, {}) == 0
+    assert next_block(blocks, ("a", 1), {("a", 0): 1, ("a", 1): 1}) == 1
+    assert next_block(blocks, ("b", 0), {}) == 3
+    assert next_block(blocks, ("c", 0), {("a", 0): 1}) == 1
+    assert next_block(blocks, None, {("a", 0): 1, ("a", 1): 2}) == 3
+    assert next_block(blocks, None, {("a", 0): 1, ("a", 1): 2, ("b", 0): 1}) == 0
+    assert next_block(blocks, None, {("a", 0): 0}) == 0  # somebody was, and has finished
+
+
+def test_two_workers_each_do_both_blocks_of_a_fold(tmp_path, monkeypatch):
+    crowd, mine = _Crowd(tmp_path, monkeypatch, 2, "cpu"), {}
+    crowd.meet = {("a", False)}  # both begin together, twice
+    usual = crowd.feed
+
+    def feed(task):
+        mine.setdefault(threading.get_ident(), []).append(task.fold)
+        return usual(task)
+
+    monkeypatch.setattr(Supervisor, "_start", lambda self: SimpleNamespace(poll=lambda: None))
+    monkeypatch.setattr(Supervisor, "_end", lambda *_: None)
+    monkeypatch.setattr(crowd, "feed", feed)
+    monkeypatch.setattr("cel.benchmark.supervisor.HATCHES", False)
+    crowd.run([_block("a", 0), _block("a", 0), _block("a", 1), _block("a", 1)], [])
+    assert sorted(mine.values()) == [[0, 0], [1, 1]]
+
+
+def test_references_of_rows_are_kept_for_the_next_block_of_a_fold(monkeypatch):
+    monkeypatch.setattr(kept_references, "_last", [])
+    result, names = example(), ["lof", "isolation_forest", "mad", "ynn", "density_percentile"]
+    names.append({"lof": {"as": "near", "among": "target"}})
+    plain = result.context
+    other = replace(plain, model=copy.copy(plain.model), y_test=None)
+    moved = replace(plain, x_train=plain.x_train + np.float32(1e-3))
+    fits, values = [], []
+    for context in (plain, other, moved):
+        judge = MetricsOrchestrator(metrics=names, references=references_of(context))
+        values.append([s.value for s in judge.compute(result, context).scores])
+        fits.append(dict(judge.references.fits))
+        alone = MetricsOrchestrator(metrics=names).compute(result, context)
+        assert values[-1] == [s.value for s in alone.scores]
+    of_rows = {"isolation_forest": 1, "mad": 1, "neighbours": 1}
+    assert fits[0]["lof"] > fits[1]["lof"] > 0  # those of a class depend on the model
+    assert of_rows.items() <= fits[0].items()
+    assert not of_rows.keys() & fits[1].keys()
+    assert fits[2] == fits[0]

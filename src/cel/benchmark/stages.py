@@ -362,18 +362,18 @@ class Workbench:
 
     def score(self, cell: Cell) -> None:
         """Compute and store the metrics of a cell."""
-        from cel.metrics import MetricsOrchestrator, References
+        from cel.benchmark.kept_references import references_of
+        from cel.metrics import MetricsOrchestrator
 
         if self.store.intact("score", cell.score_key):
             return
         path = self.store.folder("explain", cell.explain_key) / "result.parquet"
         result = ExplanationResult.from_parquet(path).with_context(self.context())
-        references = self._made.setdefault("references", References.trusting(self.context()))
-        if "entries" not in self._made:  # of a file, read once
-            self._made["entries"] = metric_entries(self.suite)
+        if "judge" not in self._made:  # metrics of a file are read once
+            entries, kept = metric_entries(self.suite), references_of(self.context())
+            self._made["judge"] = MetricsOrchestrator(metrics=entries, references=kept)
         recorded = np.concatenate([self.split.train.y, self.split.valid.y])
-        judge = MetricsOrchestrator(metrics=self._made["entries"], references=references)
-        scores = judge.compute(result, labels=recorded)
+        scores = self._made["judge"].compute(result, labels=recorded)
         with self.store.writing("score", cell.score_key, self._cell_spec(cell)) as folder:
             found_on = self.store.spec("explain", cell.explain_key).get("device", "cpu")
             write_cell(folder, scores, result, str(found_on))

@@ -27,7 +27,7 @@ from cel.benchmark.processes import (
     tree_mb,
     usable_cores,
 )
-from cel.benchmark.tasks import WorkItem
+from cel.benchmark.tasks import Fold, WorkItem, next_block
 
 __all__ = ["Supervisor"]
 
@@ -91,13 +91,12 @@ class Supervisor:
         self._report, self._lock = report, threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._line: list[tuple[int, int, WorkItem]] = []  # what may begin, in turn
-        self._ranks: dict[
-            int, int
-        ] = {}  # of tasks by identity: the order in which they were given
+        self._ranks: dict[int, int] = {}  # of tasks, by identity: the order they were given in
         self._turn = itertools.count()
         self._open = 0
         self._training: Counter[str] = Counter()  # stacks under way, by dataset
         self._places = 0  # of the device, in use by stacks
+        self._folds: Counter[Fold] = Counter()  # with a block under way
         self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
@@ -154,14 +153,21 @@ class Supervisor:
             bisect.insort(self._line, (self._ranks[id(task)], next(self._turn), task))
             self._changed.notify_all()
 
-    def _take(self) -> tuple[WorkItem, int] | None:
+    def _take(self, last: Fold | None = None) -> tuple[WorkItem, int] | None:
         """Return the first task that may begin, and how many places it has on the device.
 
-        None if none may begin for a while.
+        None if none may begin for a while. Of blocks, those of the fold that the worker did last
+        go first, since it has their rows and references; then those of folds that nobody is at.
         """
         with self._changed:
             for number, (_, _, task) in enumerate(self._line):
-                wanted = int(task.is_stack and self.device != "cpu")
+                if not task.is_stack:  # only blocks follow
+                    blocks = [block for _, _, block in self._line[number:]]
+                    chosen = next_block(blocks, last, self._folds)
+                    del self._line[number + chosen]
+                    self._folds[blocks[chosen].of_fold] += 1
+                    return blocks[chosen], 0
+                wanted = int(self.device != "cpu")
                 free = self._places + wanted <= STACKS
                 if free or task.small:
                     del self._line[number]
@@ -185,6 +191,8 @@ class Supervisor:
         with self._lock:
             self._open -= 1
             self._places -= places
+            if not task.is_stack:
+                self._folds[task.of_fold] -= 1
             self._changed.notify_all()
 
     def _tell(self, event: dict[str, Any]) -> None:
@@ -193,9 +201,10 @@ class Supervisor:
 
     def _serve(self) -> None:
         worker: Worker | None = None
+        last: Fold | None = None
         try:
             while not self._stop.is_set():
-                taken = self._take()
+                taken = self._take(last)
                 if taken is None:
                     if self._open == 0:
                         return
@@ -204,6 +213,7 @@ class Supervisor:
                 worker = worker if worker is not None and worker.poll() is None else self._start()
                 if not self._feed(worker, task):
                     worker = None
+                last = None if task.is_stack or worker is None else task.of_fold
                 self._ended(task, places)
         except _StoppedError:
             return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import cel
 
-__all__ = ["WorkItem"]
+__all__ = ["Fold", "WorkItem", "next_block"]
+
+Fold = tuple[str, int | None]  # dataset and number
 
 
 @dataclass
@@ -40,6 +43,11 @@ class WorkItem:
         return json.dumps(self.plain(), default=str) + "\n"
 
     @property
+    def of_fold(self) -> Fold:
+        """The fold whose rows it explains."""
+        return self.dataset, self.fold
+
+    @property
     def is_stack(self) -> bool:
         """Whether it trains the models of several blocks instead of explaining one."""
         return self.model is None
@@ -48,3 +56,20 @@ class WorkItem:
     def label(self) -> str:
         """A short name for people."""
         return f"{self.dataset}/{self.fold}/{self.model}" if self.model else self.dataset
+
+
+def next_block(blocks: Sequence[WorkItem], last: Fold | None, busy: Mapping[Fold, int]) -> int:
+    """Return which of some waiting blocks a worker does next.
+
+    One of the fold that it did last, whose rows and references it has; else the first of a fold
+    that nobody is at, so that others keep theirs; else the first.
+
+    Args:
+        blocks: in turn, at least one.
+        last: the fold of the worker's last block.
+        busy: how many workers are at the blocks of a fold.
+    """
+    folds = [block.of_fold for block in blocks]
+    if last in folds:
+        return folds.index(last)
+    return next((i for i, fold in enumerate(folds) if not busy.get(fold)), 0)

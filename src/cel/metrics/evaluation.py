@@ -217,12 +217,20 @@ class Evaluation:
         model: bool = False,
         density: bool = False,
     ) -> T:
-        """Return a reference fitted on the reference rows, once for all methods."""
+        """Return a reference fitted on the reference rows, once for all methods.
+
+        Args:
+            kind: of reference.
+            build: fits it.
+            key: what tells it from others of its kind.
+            model: whether it depends on the model, or on what it predicts for the rows.
+            density: whether it depends on the density.
+        """
         store = self.references
         rows = self.memo("rows", lambda: store.rows_of(self.context))
         used = [store.identity(self.context.model)] if model else []
         used += [store.identity(self.context.density)] if density else []
-        return store.get(kind, (rows, *key, *used), build)
+        return store.get(kind, (rows, *key, *used), build, of_rows=not used)
 
     # -- asking the models -------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ __all__ = ["References", "fingerprint"]
 
 T = TypeVar("T")
 
+OF_ROWS = ("isolation_forest", "lof", "mad", "neighbours")  # kinds that may know only rows
+
 
 def fingerprint(*arrays: np.ndarray | None) -> str:
     """Return a short text that is equal for equal arrays.
@@ -53,11 +55,28 @@ class References:
         self._items: dict[tuple[Hashable, ...], Any] = {}
         self._alive: dict[int, Any] = {}
         self._trusted: dict[int, str] = {}
+        self._of_rows: set[tuple[Hashable, ...]] = set()
 
-    def get(self, kind: str, key: tuple[Hashable, ...], build: Callable[[], T]) -> T:
-        """Return the reference of this kind and key, fitting it if it is new."""
+    def get(
+        self,
+        kind: str,
+        key: tuple[Hashable, ...],
+        build: Callable[[], T],
+        *,
+        of_rows: bool = False,
+    ) -> T:
+        """Return the reference of this kind and key, fitting it if it is new.
+
+        Args:
+            kind: of reference.
+            key: what tells it from others of its kind, rows first (`rows_of`).
+            build: fits it.
+            of_rows: whether it depends on the training rows alone.
+        """
         full = (kind, *key)
         if full not in self._items:
+            if of_rows and kind in OF_ROWS:
+                self._of_rows.add(full)
             self._items[full] = build()
             self.fits[kind] += 1
         found: T = self._items[full]
@@ -93,9 +112,28 @@ class References:
                 self._trusted[id(context)] = known
         return known
 
+    def inherit(self, other: References, before: Any, context: Any) -> None:
+        """Take over what another store fitted on the training rows alone, if rows are the same.
+
+        Args:
+            other: the store.
+            before: the context of its rows.
+            context: that of the rows here.
+        """
+        old, new = before.x_train, context.x_train
+        if old is None or new is None or old.dtype != new.dtype or not np.array_equal(old, new):
+            return
+        there, here = other.rows_of(before), self.rows_of(context)
+        for kind, rows, *rest in other._of_rows:
+            if rows == there:
+                full = (kind, here, *rest)
+                self._items[full] = other._items[kind, rows, *rest]
+                self._of_rows.add(full)
+
     def clear(self) -> None:
         """Forget everything; the counter keeps counting."""
         self._items.clear()
+        self._of_rows.clear()
         self._trusted.clear()
         self._alive.clear()
 
