@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cel.benchmark import hatched
 from cel.benchmark.hatched import HATCHES, Nursery
 from cel.benchmark.processes import Lines
+from cel.benchmark.supervisor import Supervisor
 
 pytestmark = pytest.mark.skipif(not HATCHES, reason="needs Linux with pidfd and fork")
 
@@ -81,6 +83,37 @@ def test_nobody_waits_for_a_nursery_when_the_run_ends(tmp_path):
     nursery.close()
     assert time.monotonic() - began < 3
     assert nursery.ended
+
+
+def test_without_a_nursery_workers_are_started(tmp_path, monkeypatch):
+    """One that cannot fork is tried once."""
+    tried, started = [], []
+
+    class Barren:
+        ended = False
+
+        def __init__(self, *_):
+            tried.append(self)
+
+        def hatch(self, _):
+            return None
+
+    monkeypatch.setattr("cel.benchmark.supervisor.Nursery", Barren)
+    monkeypatch.setattr(Supervisor, "_started", lambda self: started.append(self))
+    supervisor = Supervisor(tmp_path, jobs=2, report=print, log=tmp_path / "log")
+    supervisor._methods = ["wachter"]
+    for _ in range(3):
+        supervisor._start()
+    assert (len(tried), len(started)) == (1, 3)
+
+
+def test_a_system_without_descriptors_of_processes_hatches_nothing(monkeypatch):
+    def refuse(_):
+        raise OSError("not implemented")
+
+    assert hatched._hatches()
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert not hatched._hatches()
 
 
 @pytest.mark.slow

@@ -16,9 +16,24 @@ from cel.benchmark.apart import FORKS
 
 __all__ = ["HATCHES", "Hatched", "Nursery"]
 
-HATCHES = FORKS and hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
 POLL_S = 0.2
 KILLED = -9  # exit code of a worker whose nursery could not tell it
+
+
+def _hatches() -> bool:
+    """Tell whether this system has what it takes; some sandboxes lack a call."""
+    if not (FORKS and hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET):
+            end.close()
+    except OSError:
+        return False
+    return True
+
+
+HATCHES = _hatches()
 
 
 class Hatched:

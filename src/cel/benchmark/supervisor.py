@@ -19,14 +19,7 @@ from typing import Any
 
 from cel.benchmark.gpu_places import STACKS
 from cel.benchmark.hatched import HATCHES, Hatched, Nursery
-from cel.benchmark.processes import (
-    Lines,
-    end_tree,
-    ending,
-    event_of,
-    tree_mb,
-    usable_cores,
-)
+from cel.benchmark.processes import Lines, end_tree, ending, event_of, tree_mb, usable_cores
 from cel.benchmark.tasks import Fold, WorkItem, next_block
 
 __all__ = ["Supervisor"]
@@ -226,17 +219,19 @@ class Supervisor:
 
     def _start(self) -> Worker:
         """Return a worker that is ready to be fed; one of several is forked from a nursery."""
-        if self._methods is None:
+        methods, about = self._methods, (self._environment(), self.log)
+        if methods is None:
             return self._started()
         with self._lock:
             if self._nursery is None or self._nursery.ended:
-                about = self.store, self.device, self._methods, self._environment(), self.log
-                self._nursery = Nursery(*about)
+                self._nursery = Nursery(self.store, self.device, methods, *about)
             nursery = self._nursery
         found = nursery.hatch(self._stop.is_set)
         if found is None and self._stop.is_set():
             raise _StoppedError
-        return self._started() if found is None else found
+        if found is None:
+            self._methods = None  # every further worker imports for itself
+        return found or self._started()
 
     def _environment(self) -> dict[str, str]:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
