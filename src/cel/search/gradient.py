@@ -173,6 +173,7 @@ class _Live:
     idle: Tensor  # steps since the loss improved
     last: Tensor  # the points of the last test
     calm: Tensor  # tests in a row since which they have hardly moved
+    offered: tuple[Tensor, Tensor] | None = None  # places and rows of those of the last test
 
     @classmethod
     def of(cls, start: Tensor, stepper: Stepper) -> _Live:
@@ -198,7 +199,9 @@ class _Live:
         at, points = self.live.nonzero()[:, 0], self.state.point(self.x)
         if len(at) == len(self.rows):  # the same tensor: what is known of these rows is kept
             return at[best.offer(points, self.rows, accept, cost)]
-        return at[best.offer(points[at], self.rows[at], accept, cost)]
+        if self.offered is None or not torch.equal(self.offered[0], at):
+            self.offered = at, self.rows[at]
+        return at[best.offer(points[at], self.offered[1], accept, cost)]
 
     def rested(self, width: Tensor) -> Tensor:
         """Tell which rows have come to rest; a turning point of an oscillation is no rest."""
@@ -220,8 +223,9 @@ class _Live:
         if int(self.live.sum()) * 10 > len(self.live) * 9:
             return self
         keep = self.live.nonzero()[:, 0]
-        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
-        return _Live(**{k: v[keep] for k, v in parts.items()}, state=self.state.select(keep))
+        own = [f.name for f in fields(self) if f.name not in ("state", "offered")]
+        parts = {name: getattr(self, name)[keep] for name in own}
+        return _Live(**parts, state=self.state.select(keep))
 
 
 def gradient_search(

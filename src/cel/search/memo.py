@@ -1,4 +1,7 @@
-"""What was made of the last rows: a search asks with the same rows step after step."""
+"""What was made of the last rows: a search asks with the same rows step after step.
+
+Two of them are kept: those that move, and those of them that are tested.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ T = TypeVar("T")
 
 
 class LastOf(Generic[T]):
-    """A function of row numbers that remembers its last value.
+    """A function of row numbers that remembers its last two values.
 
     The same tensor, unchanged, gets the same value; an equal one is computed anew.
 
@@ -25,13 +28,13 @@ class LastOf(Generic[T]):
 
     def __init__(self, make: Callable[[Tensor], T]) -> None:
         self.make = make
-        self._last: tuple[Tensor, int, T] | None = None
+        self._last: list[tuple[Tensor, int, T]] = []
 
     def __call__(self, rows: Tensor) -> T:
         """Return the value for `rows`."""
-        last = self._last
-        if last is not None and last[0] is rows and last[1] == rows._version:
-            return last[2]
+        for known, version, value in self._last:
+            if known is rows and version == rows._version:
+                return value
         value = self.make(rows)
-        self._last = (rows, rows._version, value)
+        self._last = [(rows, rows._version, value), *self._last[:1]]
         return value

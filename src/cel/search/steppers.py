@@ -113,7 +113,7 @@ class Fista:
     def step(self, state: State, x: Tensor, grad: Tensor, rows: Tensor) -> Tensor:
         """Return the next extrapolated point."""
         s = state.tensors
-        lr = self.lr * (1 - s["t"] / self.steps).clamp(min=1e-4).sqrt()
+        lr = self.lr * torch.rsub(s["t"] / self.steps, 1).clamp_(min=1e-4).sqrt_()
         moved = x - lr * grad
         new = moved if self.prox is None else self.prox(moved, lr, rows)
         s["t"] = s["t"] + 1

@@ -84,6 +84,10 @@ class Region:
         return fixed
 
     @cached_property
+    def _any_fixed(self) -> bool:
+        return bool(self.fixed.any())
+
+    @cached_property
     def any_category(self) -> bool:
         """Whether every row has a category in each block and may have any other one."""
         soft = ~self.layout.numeric
@@ -129,14 +133,16 @@ class Region:
         out = torch.minimum(torch.maximum(x, self.lower), self.upper)
         if lay.blocks.numel():
             out = torch.where(lay.numeric, out, self._simplices(x))
-        return torch.where(self.fixed, self.origin, out)
+        return torch.where(self.fixed, self.origin, out) if self._any_fixed else out
 
     @array_in_array_out
     def snap(self, x: Any) -> Any:
         """Return a decodable point of the region near `x`: categories, grids, constraints kept."""
         x = to_tensor(x, self.origin)
-        x = torch.where(self.layout.numeric, self._snap_numbers(x), self._snap_categories(x))
-        x = torch.where(self.fixed, self.origin, x)
+        numbers = self._snap_numbers(x)
+        if self.layout.blocks.numel():
+            numbers = torch.where(self.layout.numeric, numbers, self._snap_categories(x))
+        x = torch.where(self.fixed, self.origin, numbers) if self._any_fixed else numbers
         if self.space.constraints:
             x = self._rules.give_back(self._snap_relations(x))
         if self.space.limit is None:

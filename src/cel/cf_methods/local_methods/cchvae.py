@@ -159,7 +159,7 @@ class _Shells:
     def __init__(self, query: Query, codes: RowCodes, unit: Tensor, fit: MarginFit | None) -> None:
         self.query, self.codes, self.unit, self.fit = query, codes, unit, fit
         self.roof = _roof_of(query) if fit is None else None
-        self.sharp = fit is None and codes.picks_categories and _open_everywhere(query)
+        self.sharp = codes.picks_categories and _open_everywhere(query)
 
     def judge(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best samples (a, 1, d) as they will be seen, and costs (a, 1); inf: no."""
@@ -175,8 +175,9 @@ class _Shells:
         first = min(s, _FEW if known else _FIRST)
         shell.ask(every, torch.arange(first).to(rows).expand(a, -1))
         error = shell.ask_highest(every, _BEST)
-        near = shell.margin.nan_to_num(-torch.inf).amax(1) >= -error
-        shell.ask_highest(near.nonzero()[:, 0], _MORE)
+        near = (shell.margin.nan_to_num(-torch.inf).amax(1) >= -error).nonzero()[:, 0]
+        if len(near):
+            shell.ask_highest(near, _MORE)
         hit = shell.cost.isfinite().nonzero()[:, 0]
         if len(hit):
             self._ask_nearer(shell, hit, self.fit)
@@ -184,15 +185,7 @@ class _Shells:
 
     def _all(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Judge every sample, and price those of rows that have a valid one."""
-        a, s = points.shape[:2]
-        if self.sharp:
-            low, high = (
-                e[rows][:, None] for e in (self.query.region.lower, self.query.region.upper)
-            )
-            seen = torch.clamp(self.decode(points, rows, hard=True), low, high)
-        else:
-            region = self.query.region.select(rows.repeat_interleave(s))
-            seen = region.snap(self.decode(points, rows).flatten(0, 1)).reshape(a, s, -1)
+        seen = self.seen(points, rows)
         ok = self._valid(seen, rows)
         best, cost = self.query.x[rows], torch.full_like(seen[:, 0, 0], torch.inf)
         hit = ok.any(1).nonzero()[:, 0]
@@ -223,6 +216,17 @@ class _Shells:
         rough = self.cost(self.decode(points, rows), rows)
         rough = rough.masked_fill(~known.isnan() | (guess < -error), torch.inf)
         shell.ask(hit, rough.topk(min(rough.shape[1], _NEAR), dim=1, largest=False).indices)
+
+    def seen(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Return the rows (b, c, d) that codes (b, c, q) stand for, as they will be seen."""
+        region = self.query.region
+        if self.sharp:
+            low, high = (end[rows][:, None] for end in (region.lower, region.upper))
+            return torch.clamp(self.decode(points, rows, hard=True), low, high)
+        found = self.decode(points, rows)
+        source = rows.repeat_interleave(points.shape[1])
+        out: Tensor = region.select(source).snap(found.flatten(0, 1))
+        return out.reshape(found.shape)
 
     def decode(self, points: Tensor, rows: Tensor, *, hard: bool = False) -> Tensor:
         """Return the rows (b, c, d) that codes (b, c, q) stand for."""
@@ -266,10 +270,8 @@ class _Shell:
         """Ask about samples (b, c) of some rows (b,) of the shell."""
         query, rows, here = self.shells.query, self.rows[at], (at[:, None], which)
         source, points = rows.repeat_interleave(which.shape[1]), self.points[here]
-        decoded = self.shells.decode(points, rows)
-        seen = query.region.select(source).snap(decoded.flatten(0, 1))
-        margin = query.model.margin(seen, query.target[source]).reshape(which.shape)
-        seen = seen.reshape(decoded.shape)
+        seen = self.shells.seen(points, rows)
+        margin = query.model.margin(seen.flatten(0, 1), query.target[source]).reshape(which.shape)
         cost = self.shells.cost(seen, rows).masked_fill(margin < MARGIN, torch.inf)
         price, first = cost.min(1)
         better = (price < self.cost[at]).nonzero()[:, 0]
