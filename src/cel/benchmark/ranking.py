@@ -49,14 +49,15 @@ class WinTable:
         lines = pairs[there].groupby(["dataset", "model", "a", "b"], observed=True)["win"].mean()
         means = lines.groupby(["dataset", "a", "b"], observed=True).mean()
         self.datasets = list(dict.fromkeys(means.index.get_level_values("dataset")))
-        place = {m: i for i, m in enumerate(methods)}
-        where = {d: i for i, d in enumerate(self.datasets)}
-        wins = np.full((len(where), len(place), len(place)), np.nan)
-        for dataset, a, b, win in means.reset_index().itertuples(index=False, name=None):
-            wins[where[dataset], place[a], place[b]] = win
-            wins[where[dataset], place[b], place[a]] = 1 - win
+        count, size = len(self.datasets), len(methods)
+        wins = np.full((count, size, size), np.nan)
+        unit = _places(means.index, "dataset", self.datasets)
+        pair = np.stack([_places(means.index, n, methods) for n in ("a", "b")], 1)
+        win = means.to_numpy(float)
+        both = np.stack([win, 1 - win], 1).ravel()  # a beats b, then b beats a
+        wins[unit.repeat(2), pair.ravel(), pair[:, ::-1].ravel()] = both
         known = (~np.isnan(wins)).any(2)
-        enough = known.mean(0) >= 0.5 if len(where) else np.zeros(len(place), bool)
+        enough = known.mean(0) >= 0.5 if count else np.zeros(size, bool)
         self.methods = [m for m, e in zip(methods, enough, strict=True) if e]
         self.left_out = [m for m, e in zip(methods, enough, strict=True) if not e]
         self.wins = wins[:, enough][:, :, enough]
@@ -78,6 +79,13 @@ class WinTable:
         )
 
 
+def _places(index: pd.MultiIndex, level: str, names: Sequence[str]) -> np.ndarray:
+    """Return the positions (n,) in `names` of one level of an index."""
+    number = index.names.index(level)
+    known = pd.Index(names).get_indexer(pd.Index(index.levels[number].astype(object)))
+    return np.asarray(known[index.codes[number]])
+
+
 def dataset_means(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return datasets x methods: means over folds, then over models."""
     rows = scores[scores["metric"] == metric]
@@ -86,7 +94,11 @@ def dataset_means(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def ranking(
-    pairs: pd.DataFrame, scores: pd.DataFrame, metric: str, methods: Sequence[str]
+    pairs: pd.DataFrame,
+    scores: pd.DataFrame,
+    metric: str,
+    methods: Sequence[str],
+    answered: pd.DataFrame | None = None,
 ) -> dict[str, Any] | None:
     """Return ranks, intervals, tests and win rates of methods by one metric, as JSON values.
 
@@ -100,6 +112,7 @@ def ranking(
         scores: long table of scores, for the means.
         metric: what to rank by.
         methods: which methods.
+        answered: `dataset_means` of "success", if somebody has them.
     """
     lines = pairs[pairs["metric"] == ROWS_OF.get(metric, metric)]
     table = WinTable(lines, methods)
@@ -114,7 +127,8 @@ def ranking(
     spread = [bootstrap_interval(ranks[m].to_numpy(float)) for m in order]
     means = dataset_means(scores, metric).reindex(index=ranks.index, columns=order)
     around = [bootstrap_interval(means[m].to_numpy(float)) for m in order]
-    share = dataset_means(scores, "success").reindex(index=ranks.index, columns=order).mean()
+    answered = dataset_means(scores, "success") if answered is None else answered
+    share = answered.reindex(index=ranks.index, columns=order).mean()
     place = {m: i for i, m in enumerate(order)}
     tested = zip(found.pairs["a"], found.pairs["b"], found.pairs["p"], strict=True)
     return {
@@ -186,7 +200,8 @@ def _by_metric(scores: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, dict[str,
     methods = [str(m) for m in scores["method"].unique()]
     known = set(pairs["metric"].unique())
     other = sorted(m for m in known - set(RANKED) - set(ROWS_OF.values()) if m in METRICS)
-    found = {m: ranking(pairs, scores, m, methods) for m in (*RANKED, *other)}
+    answered = dataset_means(scores, "success")
+    found = {m: ranking(pairs, scores, m, methods, answered) for m in (*RANKED, *other)}
     return {m: r for m, r in found.items() if r is not None}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 __all__ = ["bootstrap_interval"]
 
 CHUNK_VALUES = 2**22
+KEPT_VALUES = 2**16  # draws for so few values are kept: rankings ask for the same again and again
 
 
 def bootstrap_interval(
@@ -38,12 +41,24 @@ def bootstrap_interval(
     known = values[~np.isnan(values)]
     if not len(known):
         return math.nan, math.nan
-    random = np.random.default_rng(seed)
-    size = max(1, CHUNK_VALUES // len(known))
+    small = n * len(known) <= KEPT_VALUES
     means = []
-    for start in range(0, n, size):
-        drawn = known[random.integers(len(known), size=(min(size, n - start), len(known)))]
+    for place in _kept_draws(len(known), n, seed) if small else _draws(len(known), n, seed):
+        drawn = known[place]
         means.append(np.median(drawn, axis=1) if aggregate == "median" else drawn.mean(axis=1))
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail], method="nearest")
     return float(low), float(high)
+
+
+def _draws(count: int, n: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield places (k, count) of resampled values, n rows of them in all."""
+    random = np.random.default_rng(seed)
+    size = max(1, CHUNK_VALUES // count)
+    for start in range(0, n, size):
+        yield random.integers(count, size=(min(size, n - start), count))
+
+
+@lru_cache(maxsize=32)
+def _kept_draws(count: int, n: int, seed: int) -> tuple[np.ndarray, ...]:
+    return tuple(_draws(count, n, seed))

@@ -91,16 +91,18 @@ def _encode(sample: Sample, limit: int) -> dict[str, Any]:
     methods, features = {}, list[str]()
     for label, whole in sample.results.items():
         result = whole.select(slice(0, limit))
-        before = result.decode(result.x_origs)
-        features = [str(c) for c in before.columns]
-        lines = _values(before)
-        for key, line in zip(result.source_ids.tolist(), lines, strict=True):
-            if key not in place:
-                place[key] = len(originals)
-                originals.append(line)
+        keys = result.source_ids.tolist()
+        new = [i for i, key in enumerate(keys) if key not in place]
+        if new or not features:  # most methods are asked about the same rows
+            before = result.decode(result.x_origs[new])
+            features = [str(c) for c in before.columns]
+            for i, line in zip(new, _values(before), strict=True):
+                if keys[i] not in place:
+                    place[keys[i]] = len(originals)
+                    originals.append(line)
         changes, hidden = _changes(result, features)
         methods[label] = {
-            "rows": [place[k] for k in result.source_ids.tolist()],
+            "rows": [place[k] for k in keys],
             "status": [str(s) for s in result.status],
             "before": _outcomes(result, result.y_origs),
             "target": _outcomes(result, result.y_cf_targets),
