@@ -79,11 +79,12 @@ class WinTable:
         )
 
 
-def _places(index: pd.MultiIndex, level: str, names: Sequence[str]) -> np.ndarray:
+def _places(index: pd.Index[Any], level: str, names: Sequence[str]) -> np.ndarray:
     """Return the positions (n,) in `names` of one level of an index."""
+    assert isinstance(index, pd.MultiIndex)
     number = index.names.index(level)
-    known = pd.Index(names).get_indexer(pd.Index(index.levels[number].astype(object)))
-    return np.asarray(known[index.codes[number]])
+    known = pd.Index(names).get_indexer(index.levels[number].astype(object))
+    return np.asarray(known[np.asarray(index.codes[number])])
 
 
 def dataset_means(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
