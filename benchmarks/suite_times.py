@@ -1,12 +1,13 @@
 """Where the time of a run went: wall time and its parts, cores and GPU over time, lines.
 
-    python benchmarks/suite_times.py RUN [--load LOAD] [--write]
+    python benchmarks/suite_times.py RUN [--load LOAD] [--write] [--name NAME]
 
 RUN is a folder of `cel run`. Its log says when every stack, block and cell began and ended; of a
 log with several runs the largest is taken, up to its last cell. LOAD is a file of lines of unix
 time, load average, GPU percent and GPU MB, such as a loop over `nvidia-smi` leaves; lines outside
-the run are passed over. `--write` puts the text between the marks of the suite in
-docs/performance.md, and adds marks at the end of the page where there are none.
+the run are passed over. `--write` puts the text between the marks of the suite, or of NAME, in
+docs/performance.md, and adds marks at the end of the page where there are none. Without stacks
+every block trains its models before its cells; that counts as training on a core.
 
 Seconds of workers are told by part: what a fit, a search, the references of a block, scoring and
 loading took by the clock, and of fits and searches how much was computing. What is between the
@@ -29,6 +30,7 @@ from marked import put_between
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PARTS = 10  # of the run, in the table over time
 FOLDERS = ("--out", "--store", "-o")
+MODELS = ("predictor", "density")  # stages that a block needs before its cells
 LARGE = 0.015  # share of the CPU seconds from which on a line is named
 
 
@@ -89,6 +91,7 @@ def timeline(path):
     zero, argv = events[0]["time"], [*events[0].get("argv", []), ""]
     asked = [b for a, b in itertools.pairwise(argv) if a in ("-j", "--jobs")]
     begun, spans, prepared, ended, last = {}, [], set(), {}, 0.0
+    stacked = any(e["event"] == "stacked" for e in events)
     for event in events:
         kind, label, now = event["event"], event.get("label", ""), event["time"] - zero
         if kind == "start":
@@ -98,6 +101,9 @@ def timeline(path):
                 prepared.add(block)
                 before = begun.get(("train", block))
                 spans += [("explain", before[0], now)] if before else []
+        elif kind == "stage" and event["stage"] in MODELS and not stacked:
+            spans.append(("core", begun["train", label][0], now))
+            begun["train", label] = now, ""
         elif kind == "stacked":
             since, device = begun["stack", label]
             spans.append(("core" if device == "cpu" else "device", since, now))
@@ -164,8 +170,8 @@ def parts(run, times):
     around = cells["explaining"] - search - fit
     out = {
         "starting, until the first model or block": (run.workers * begin, None),
-        "training stacks on a core": (spent["core"], None),
-        "training stacks on the GPU": (spent["device"], None),
+        "training on a core": (spent["core"], None),
+        "training on the GPU": (spent["device"], None),
         "fits": (fit.sum(), (fit * cpu).sum()),
         "searches": (search.sum(), (search * cpu).sum()),
         "around searches: forks, verification, files": (around.sum(), None),
@@ -283,10 +289,9 @@ def text_of(folder, load):
     wall = "" if run.wall is None else f"wall time {run.wall:,.0f} s, "
     lines = [
         f"`{run.command}`{machine(folder)}: {', '.join(cells)}. {run.workers} workers; {wall}"
-        f"the last cell after {run.last:,.0f} s, the last stack of models "
-        f"after {trained:,.0f} s.",
+        f"the last cell after {run.last:,.0f} s, the last training after {trained:,.0f} s.",
         f"Seconds of workers: {busy['explain']:,.0f} explaining and scoring, {busy['core']:,.0f} "
-        f"training stacks on a core, {busy['device']:,.0f} training stacks on the GPU; "
+        f"training on a core, {busy['device']:,.0f} training on the GPU; "
         f"{(sum(busy.values())) / max(run.workers * run.last, 1e-9):.0%} of all.",
         "",
         *over_time(run, load),
@@ -321,11 +326,12 @@ def main():
     parser.add_argument("run", type=Path)
     parser.add_argument("--load", type=Path)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--name")
     options = parser.parse_args()
     text, suite = text_of(options.run, read_load(options.load) if options.load else [])
     print(text)
     if options.write:
-        write(text, suite)
+        write(text, options.name or suite)
 
 
 if __name__ == "__main__":

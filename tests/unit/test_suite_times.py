@@ -62,6 +62,20 @@ def test_a_run_is_read_from_its_first_event_to_its_last_cell(tmp_path, before, e
     assert spent == {"device": 2, "core": 4, "explain": 8.5}
 
 
+def test_a_block_without_stacks_trains_its_models_itself(tmp_path):
+    stage = {"event": "stage", "label": "a/0/mlp", "borrowed": False}
+    events = [
+        (0, {"event": "run", "suite": "tiny", "open": 1, "argv": ARGV}),
+        (1, _start("train", "a/0/mlp")), (3, {**stage, "stage": "predictor"}),
+        (7, {**stage, "stage": "density"}), (8, _start("cell", "a/0/mlp/x")),
+        (10, _end("done", "a/0/mlp/x")),
+    ]  # fmt: skip
+    run = SCRIPT["timeline"](_log(tmp_path, events) / "log.jsonl")
+    assert run.spans == [
+        ("core", 1, 3), ("core", 3, 7), ("explain", 7, 8), ("explain", 8, 10)
+    ]  # fmt: skip
+
+
 def test_workers_and_the_gpu_over_time(tmp_path):
     run = SCRIPT["timeline"](_log(tmp_path, RUN) / "log.jsonl")
     (tmp_path / "load").write_text("999 1.0 7, 4\n1001.5 1.0 50, 4\n1002.5 1.0 100, 4\nbroken\n")
@@ -127,8 +141,8 @@ def test_seconds_of_workers_by_part_add_up(tmp_path):
     found = SCRIPT["parts"](run, pd.DataFrame(lines, columns=columns))
     assert {name: seconds for name, (seconds, _) in found.items()} == {
         "starting, until the first model or block": 2 * 1.0,
-        "training stacks on a core": 2.0,
-        "training stacks on the GPU": 0.0,
+        "training on a core": 2.0,
+        "training on the GPU": 0.0,
         "fits": 0.5 + 0.5,  # of y what there was time for
         "searches": 3.0,
         "around searches: forks, verification, files": 0.5,

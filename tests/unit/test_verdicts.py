@@ -217,6 +217,18 @@ def test_unanswered_rows_as_originals_by_hand():
     }  # fmt: skip
 
 
+def test_nothing_changed_where_no_row_of_an_experiment_was_answered():
+    lines = [("d", "lr", "tcrex", f, m, 0.0, "") for m in ("success", "coverage") for f in (0, 1)]
+    columns = ["dataset", "model", "method", "fold", "metric", "value", "reason"]
+    found = DERIVED["unanswered_as_original"](pd.DataFrame(lines, columns=columns))
+    values = found.groupby("metric")["value"].agg(["count", "max"])
+    assert set(values["count"]) == {2}
+    assert values["max"].to_dict() == {
+        "coverage": 1.0, "success": 0.0, "sparsity": 0.0, "sparsity_encoded": 0.0,
+        "l2_hamming": 0.0, "l2_hamming_encoded": 0.0,
+    }  # fmt: skip
+
+
 def test_means_over_found_rows_carry_the_share_that_they_cover():
     keys = {"dataset": "moons", "model": "lr", "method": "cadex", "reason": ""}
     lines = [

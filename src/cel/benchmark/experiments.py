@@ -95,8 +95,8 @@ def unanswered_as_original(scores: pd.DataFrame) -> pd.DataFrame:
     found = wide["success"]
     made = {"coverage": found * 0 + 1, "success": found}
     for name in ("sparsity_encoded", "sparsity", "l2_hamming_encoded", "l2_hamming"):
-        if name in wide:
-            made[name] = (wide[name] * found).where(found > 0, 0.0)
+        if name in wide or not (found > 0).any():  # nowhere an answer: nothing was measured
+            made[name] = (wide.get(name, found) * found).where(found > 0, 0.0)
     return _long(made)
 
 
