@@ -3,13 +3,15 @@
     python benchmarks/baselines.py quick runs/quick
     python benchmarks/baselines.py paper runs/paper runs/paper-large
     python benchmarks/baselines.py standard shipped runs/standard --without yacht
+    python benchmarks/baselines.py standard shipped runs/standard --line rbr
 
 Sources are folders of runs, exported tables of scores, or `shipped`, which is what comes with the
 package now; where two have the same cell, the later one counts. `--without` leaves out datasets
-of the last source, e.g. those that a run has not finished. From folders also come the comparisons
-of rows (who beats whom how often, means on common rows, values of the first rows of every fold),
-the scores of experiments, and why cells have no scores. `benchmarks/complete.py` tells what is
-still missing.
+of the last source, e.g. those that a run has not finished. `--line` takes these lines alone from
+the last source and compares them with the shipped rows of all others, which must be all rows of
+the suite. From folders also come the comparisons of rows (who beats whom how often, means on
+common rows, values of the first rows of every fold), the scores of experiments, and why cells have
+no scores. `benchmarks/complete.py` tells what is still missing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import pandas as pd
 from cel.benchmark import collect, open_run
 from cel.benchmark.collect import cell_table
 from cel.benchmark.experiments import experiment_scores
-from cel.benchmark.row_scores import compare_rows, pool_common
+from cel.benchmark.row_scores import common_table, compare_rows, pair_table, pool_common
 from cel.benchmark.shipped import KINDS, refused_cells, sample_rows, shipped_path
 
 CELL = ["dataset", "model", "method", "fold"]
@@ -79,6 +81,60 @@ def _over_folds(pairs):
     return out.reset_index().assign(fold=-1).astype({"win": "float32"})
 
 
+def with_lines(old, new, lines):
+    """Return shipped tables in which some lines are those of a run.
+
+    Args:
+        old: {kind: table}, with all rows of the suite.
+        new: {kind: table} of the run.
+        lines: labels that are taken from the run.
+    """
+    mine = {k: t[t["method"].isin(lines)] for k, t in new.items() if "method" in t}
+    out = {**old}
+    for kind in ("scores", "rows"):
+        out[kind] = latest([old[kind], mine[kind]], CELL)
+    _all_rows_are_there(out["scores"], out["rows"])
+    pairs, common = [], []
+    for (dataset, model, fold), part in out["rows"].groupby([*PLACE, "fold"]):
+        about = {"dataset": dataset, "model": model, "fold": fold}
+        order = [m for m in dict.fromkeys(old["rows"]["method"]) if m in set(part["method"])]
+        tables = {m: _by_row(part[part["method"] == m]) for m in order}
+        pairs.append(pair_table(tables).assign(**about))
+        for paradigm, names in old["common"].groupby("paradigm")["method"].unique().items():
+            same = {m: t for m, t in tables.items() if m in names}
+            if set(lines) & set(same):
+                common.append(common_table(same).assign(paradigm=paradigm, **about))
+    out["pairs"] = _put(old["pairs"], _over_folds(pd.concat(pairs)), ["metric", "a", "b"], lines)
+    pooled = pool_common(pd.concat(common), ["paradigm", *PLACE])
+    out["common"] = _put(old["common"], pooled, ["paradigm", "method"], lines)
+    return out
+
+
+def _all_rows_are_there(scores, rows):
+    told = scores[scores["metric"] == "rows"].set_index(CELL)["value"]
+    there = rows.groupby(CELL).size().reindex(told.index)
+    if not (there == told).all():
+        raise SystemExit(f"rows are missing: {there[there != told].head().to_dict()}")
+
+
+def _by_row(part):
+    return part.set_index("row").drop(columns=[*CELL, "source"], errors="ignore")
+
+
+def _put(old, new, keys, lines):
+    """The old table with the values of `new` where one of `lines` is concerned, in its order."""
+    keys = [*PLACE, *keys]
+    concerned = old[[k for k in keys if k in ("a", "b", "method")]].isin(lines).any(axis=1)
+    values = [c for c in old if c not in keys]
+    fresh = old[keys].merge(new[[*keys, *values]], on=keys, how="left")
+    if fresh[values[0]].isna()[concerned.to_numpy()].any():
+        raise SystemExit("the run has not all that is shipped of these lines")
+    out = old.copy()
+    for name in values:
+        out[name] = old[name].where(~concerned.to_numpy(), fresh[name].to_numpy())
+    return out.astype(old.dtypes.to_dict())
+
+
 def write(suite, kind, table):
     path = shipped_path(suite, kind)
     path.parent.mkdir(exist_ok=True)
@@ -92,9 +148,13 @@ def main():
     asked.add_argument("suite")
     asked.add_argument("sources", nargs="+")
     asked.add_argument("--without", action="append", default=[], metavar="DATASET")
+    asked.add_argument("--line", action="append", default=[], metavar="LABEL")
     given = asked.parse_args()
     suite = given.suite
     made = [tables_of(suite, s) for s in given.sources]
+    if given.line:
+        old, new = made
+        made = [with_lines(old, new, given.line)]
     made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
     keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL], "blank": CELL}
     tables = {
