@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from unittest.mock import patch
@@ -26,6 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from cel.datasets import load_dataset
 from cel.errors import CelError
 from cel.models.classifiers import LogisticRegression, MLPClassifier
+from cel.models.generative.defaults import default_density
 from cel.models.inputs import FitRows, read_rows
 from cel.models.regressors import MLPRegressor
 from cel.models.training import loop
@@ -135,13 +137,15 @@ def products(width: int, outputs: int, models: int) -> Callable[[], object]:
     return step
 
 
-def both_ways(rows: list[FitRows], epochs: int, rounds: int) -> tuple[float, float]:
+def both_ways(
+    rows: list[FitRows], epochs: int, rounds: int, maker: Callable = MLPClassifier
+) -> tuple[float, float]:
     """Return the least CPU seconds by autograd and by hand, in turn; the weights are the same."""
     spent, weights = [], []
 
     def fit() -> None:
         settings = {"preset": "paper", "epochs": epochs}
-        models = [MLPClassifier(random_state=s, **settings) for s in range(len(rows))]
+        models = [maker(random_state=s, **settings) for s in range(len(rows))]
         fit_many(models, rows)
         weights.append([t for m in models for t in m.module_.state_dict().values()])
 
@@ -168,6 +172,20 @@ def by_hand_section(rounds: int = 5) -> None:
             told = [f"{1000 * t / count:.1f}" for t in (least, graph, hand)]
             print(f"| {name} | {width} | {steps} | {count}", *told, sep=" | ", end=" | ")
             print(f"{graph / hand:.2f} |", flush=True)
+
+
+def densities_by_hand_section(rounds: int = 5) -> None:
+    """Flows of numbers and mixed densities, one at a time, as a benchmark run trains them."""
+    print("\n## Densities by hand against autograd: CPU ms per epoch, preset `paper`")
+    print("| dataset | density | columns | steps | autograd | by hand | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for name, epochs in (("concrete", 20), ("heloc", 4), ("scm20d", 3), ("adult", 1)):
+        rows, space = fold_rows(name, 1), load_dataset(name).split().space
+        maker = partial(default_density, space)
+        graph, hand = (t / epochs for t in both_ways(rows, epochs, rounds, maker))
+        steps, width = ceil(len(rows[0].X) / 1024), rows[0].X.shape[1]
+        print(f"| {name} | {maker().name} | {width} | {steps}", end=" | ")
+        print(f"{1000 * graph:.1f} | {1000 * hand:.1f} | {graph / hand:.2f} |", flush=True)
 
 
 def zuko_fit(rows: FitRows, epochs: int, seed: int, noise: float) -> tuple[float, list[float]]:
@@ -325,6 +343,7 @@ def main() -> None:
     except CelError as error:
         raise SystemExit(f"this benchmark needs the real data: {error}") from error
     by_hand_section()
+    densities_by_hand_section()
     if options.only:
         return
     mlp_epoch = loop_section(options.epochs or 5)

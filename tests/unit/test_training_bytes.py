@@ -11,6 +11,8 @@ from cel.models.generative.flows.bijections import Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.mixed.categorical import CategoricalNet
 from cel.models.generative.mixed.category_terms import CategoryTerms
+from cel.models.training import loop
+from cel.models.training.by_hand import _ByGraph
 from cel.models.training.many import fit_many
 from cel.preprocessing.blocks import Blocks
 from cel.space import Feature, FeatureSpace
@@ -144,6 +146,7 @@ def test_mixed_densities_learn_the_same_bytes_either_way(monkeypatch, preset, co
     ],
 )
 def test_a_chain_of_affine_maps_learns_the_same_bytes(monkeypatch, kind, settings):
+    monkeypatch.setattr(loop, "gradients", _ByGraph)
     now, weights = trained(1, kind, **settings)
     monkeypatch.setattr(Flow, "_chained", lambda *_: False)
     before, plain = trained(1, kind, **settings)

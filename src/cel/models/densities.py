@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from cel.errors import DataError
 from cel.models.estimator import PytorchBase
 from cel.models.inputs import FitRows, flat_labels, value_matrix
+from cel.models.training.by_hand import negated
 from cel.models.training.schedule import FLOW_PRESETS
 from cel.protocols import Task
 
@@ -93,6 +94,7 @@ class GenerativePytorchMixin(PytorchBase):
             )
         return nn.functional.one_hot(positions, self.n_context_)
 
+    @negated
     def _loss(self, module: nn.Module, *batch: Tensor) -> Tensor:
         loss: Tensor = -module(*batch)
         return loss

@@ -3,12 +3,14 @@
 A loss tells its slope by the decorator `sloped`; a subclass that writes another loss is not
 mistaken for it. `gradients` takes the path by hand where the module is a plain `Network` on the
 CPU and the loss has a slope, and autograd everywhere else. Both paths give the same bytes.
+A module that knows its own gradients says so by a method `by_hand`; it is asked where the loss is
+what the module returns, negated, and nothing else (decorator `negated`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +18,26 @@ from torch import Tensor, nn
 from cel.models.layers import Linear, Network
 from cel.models.training.jobs import RowLoss
 
-__all__ = ["cross_entropy_slope", "gradients", "scaled_error_slope", "sloped"]
+__all__ = [
+    "Gradients",
+    "cross_entropy_slope",
+    "gradients",
+    "negated",
+    "scaled_error_slope",
+    "sloped",
+]
 
-Gradients = Callable[..., Tensor]
-"""`gradients(weight, *batch)`: set the gradients of the parameters, return the loss by model."""
+
+class Gradients(Protocol):
+    """The losses of a module, or of a stack of them, and their gradients."""
+
+    def __call__(self, weight: Tensor | None, *batch: Tensor) -> Tensor:
+        """Set the gradients of the parameters, return the loss by model."""
+
+    def rows(self, *batch: Tensor) -> Tensor:
+        """Return the losses of rows, (..., n)."""
+
+
 Slope = Callable[[Network, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """`slope(network, out, y, share)`: from outputs (..., n, k), targets and what each row counts,
 (..., n), to the losses of the rows, (..., n), and the gradient in the outputs, (..., n, k)."""
@@ -36,6 +54,12 @@ def sloped(slope: Slope) -> Callable[[_Loss], _Loss]:
         return loss
 
     return mark
+
+
+def negated(loss: _Loss) -> _Loss:
+    """Say of a loss `loss(module, *batch)` that it is `-module(*batch)`."""
+    loss.negated = True  # type: ignore[attr-defined]
+    return loss
 
 
 def cross_entropy_slope(
@@ -65,8 +89,10 @@ def gradients(module: nn.Module, loss: RowLoss) -> Gradients:
     """Return the function that computes gradients: by hand where all is known, else autograd."""
     slope: Slope | None = getattr(loss, "slope", None)
     if slope is not None and isinstance(module, Network) and _is_plain(module):
-        return _ByHand(module, slope)
-    return _ByGraph(module, loss)
+        return _ByHand(module, loss, slope)
+    ask: Callable[[nn.Module], Gradients | None] | None = getattr(type(module), "by_hand", None)
+    own = ask(module) if ask is not None and getattr(loss, "negated", False) else None
+    return own or _ByGraph(module, loss)
 
 
 def _is_plain(network: Network) -> bool:
@@ -93,18 +119,22 @@ class _ByGraph:
         torch.autograd.backward(losses.sum())
         return losses.detach()
 
+    def rows(self, *batch: Tensor) -> Tensor:
+        return self.loss(self.module, *batch)
+
 
 class _ByHand:
     """The gradients of a `Network`, or of a stack of them, layer by layer."""
 
-    def __init__(self, network: Network, slope: Slope) -> None:
-        self.network, self.slope = network, slope
+    def __init__(self, network: Network, loss: RowLoss, slope: Slope) -> None:
+        self.network, self.loss, self.slope = network, loss, slope
         self.layers = [_Layer(layer) for layer in network.layers if isinstance(layer, Linear)]
         self.memory: dict[int, _Memory] = {}  # by the number of rows
         self.rescaled = bool((network.scale != 1).any() or (network.shift != 0).any())
 
     @torch.no_grad()
-    def __call__(self, weight: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, weight: Tensor | None, *batch: Tensor) -> Tensor:
+        x, y = batch
         n, network = x.shape[-2], self.network
         kept = self.memory.get(n) or self.memory.setdefault(n, _Memory(self.layers, n))
         out = self._forward(x, kept.outputs)
@@ -116,6 +146,9 @@ class _ByHand:
             slope.mul_(network.scale)
         self._backward(slope, [x, *kept.outputs], kept.slopes)
         return _mean(rows, weight)
+
+    def rows(self, *batch: Tensor) -> Tensor:
+        return self.loss(self.network, *batch)
 
     def _forward(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
         """Write the outputs of all layers, return those of the last."""

@@ -163,7 +163,7 @@ class _Trainer:
         return [v / n for v, n in zip(total.tolist(), counts, strict=True)]
 
     def _judge(self, index: Tensor, weight: Tensor | None) -> Tensor:
-        rows = self.jobs[0].loss(self.module, *self.valid.batch(index))
+        rows = self.gradients.rows(*self.valid.batch(index))
         return rows.sum(-1) if weight is None else (rows * weight).sum(-1)
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from cel.models.generative.flows.affine_chain import affine_chain
 from cel.models.generative.flows.bijections import Affine, Bijection
+from cel.models.generative.flows.flow_by_hand import FlowByHand
 from cel.models.generative.flows.masked import MATRIX, MaskedNet
 from cel.models.generative.flows.tails import draw_latent, log_latent
 
@@ -133,6 +134,10 @@ class Flow(nn.Module):
         """Draw (n, d) rows."""
         z = draw_latent((n, self.n_features), self.tail, generator).to(self.loc)
         return self.inverse(z, context)
+
+    def by_hand(self) -> FlowByHand | None:
+        """Return steps without a graph, or None where they do not serve."""
+        return FlowByHand(self) if type(self) is Flow and FlowByHand.serves(self) else None
 
     def standard_context(self, context: Tensor | None) -> Tensor | None:
         """Return the context (..., n, c) in units of the training rows."""

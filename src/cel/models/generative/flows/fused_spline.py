@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from cel.models.generative.flows.splines import MIN_SIZE, MIN_SLOPE, UNIT_SLOPE
 
-__all__ = ["MOST_BINS", "fused_spline"]
+__all__ = ["MOST_BINS", "Curve", "fused_spline"]
 
 BOTH = 2  # widths and heights
 MOST_BINS = 128  # bins are counted in bytes
@@ -41,22 +41,43 @@ def fused_spline(x: Tensor, params: Tensor, bound: float) -> tuple[Tensor, Tenso
 class _FusedSpline(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, params: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        ctx.curve = curve = Curve(x, params, bound)
+        ctx.shape = params.shape
+        return curve.y, curve.slope
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_y: Tensor, by_slope: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        by_params = by_y.new_empty(ctx.shape)
+        by_x = ctx.curve.backward(by_y, by_slope, by_params, wanted=ctx.needs_input_grad[0])
+        ctx.curve = None
+        return by_x, by_params, None
+
+
+class Curve:
+    """The images `y` of numbers `x` (n, d), their log-slopes, and what gradients need of them.
+
+    Args:
+        x: (n, d) numbers.
+        params: (n, 3 k - 1, d) free numbers.
+        bound: half the width of the box.
+    """
+
+    def __init__(self, x: Tensor, params: Tensor, bound: float) -> None:
         n, d = x.shape
         k = (params.shape[1] + 1) // 3
         sizes = params[:, : BOTH * k].reshape(n, BOTH, k, d).softmax(-2)
+        sizes = sizes.permute(1, 2, 0, 3).contiguous()  # bins first: what follows is in one piece
         free = params[:, BOTH * k :] + UNIT_SLOPE
-        edges = (sizes * (1 - MIN_SIZE * k)).add_(MIN_SIZE).cumsum(-2)
-        knots = edges.new_empty(n, BOTH, k + 1, d)
-        knots[:, :, 0], knots[:, :, k] = -bound, bound
-        torch.mul(edges[:, :, :-1], 2 * bound, out=knots[:, :, 1:k]).sub_(bound)
-        slopes = functional.pad(functional.softplus(free).add_(MIN_SLOPE), (0, 0, 1, 1), value=1.0)
+        edges = (sizes * (1 - MIN_SIZE * k)).add_(MIN_SIZE).cumsum(1)
+        knots = edges.new_empty(BOTH + 1, k + 1, n, d)
+        knots[:BOTH, 0], knots[:BOTH, k], knots[BOTH, ::k] = -bound, bound, 1.0
+        torch.mul(edges[:, :-1], 2 * bound, out=knots[:BOTH, 1:k]).sub_(bound)
+        knots[BOTH, 1:k] = functional.softplus(free).add_(MIN_SLOPE).transpose(0, 1)
         inside = (x > -bound) & (x < bound)
         safe = x.clamp(-bound, bound)
-        index = _bins(safe, knots[:, 0])
-        both = torch.stack((index, index + 1), -2)
-        (x0, x1), (y0, y1), (d0, d1) = (
-            t.gather(-2, both).unbind(-2) for t in (knots[:, 0], knots[:, 1], slopes)
-        )
+        index = _bins(safe, knots[0])
+        x0, x1, y0, y1, d0, d1 = _around(index, knots)
         w, h = x1 - x0, y1 - y0
         s = h / w
         q = (safe - x0).div_(w)
@@ -72,31 +93,42 @@ class _FusedSpline(torch.autograd.Function):
         twice = 2 * s
         top = (d1 * rr).add_((twice * r).mul_(u)).add_(d0 * u.square())
         slope = (2 * s.log()).add_(top.log()).sub_(2 * mix.log())
-        ctx.save_for_backward(
-            x, sizes, free, inside, index, d0, d1, w, h, s, q, r, curve, mix, number, share, top
-        )
-        ctx.bound = bound
-        return torch.where(inside, y0 + share, x), slope.mul_(inside)
+        self.x, self.bound, self.sizes, self.free = x, bound, sizes, free
+        self.inside, self.index = inside, index
+        self.parts = d0, d1, w, h, s, q, r, curve, mix, number, share, top
+        self.y, self.slope = torch.where(inside, y0 + share, x), slope.mul_(inside)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, by_y: Tensor, by_slope: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        x, sizes, free, inside, index, *parts = ctx.saved_tensors
+    def backward(
+        self, by_y: Tensor, by_slope: Tensor, by_params: Tensor, *, wanted: bool
+    ) -> Tensor | None:
+        """Fill the gradient of the parameters; return that of the numbers, if it is wanted."""
+        inside, x, bound = self.inside, self.x, self.bound
         within = torch.where(inside, by_y, 0.0)
-        by_t, ends = _by_ends(within, torch.where(inside, by_slope, 0.0), *parts)
+        by_t, ends = _by_ends(within, torch.where(inside, by_slope, 0.0), *self.parts)
         by_x = None
-        if ctx.needs_input_grad[0]:
+        if wanted:
             by_x = torch.where(inside, 0.0, by_y)
-            by_x += torch.where((x >= -ctx.bound) & (x <= ctx.bound), by_t, 0.0)
-        return by_x, _by_params(ends, index, sizes, free, ctx.bound), None
+            by_x += torch.where((x >= -bound) & (x <= bound), by_t, 0.0)
+        _by_params(ends, self.index, self.sizes, self.free, bound, by_params)
+        return by_x
 
 
 def _bins(x: Tensor, edges: Tensor) -> Tensor:
-    """Return how many inner edges (n, k + 1, d) lie at or below `x` (n, d)."""
+    """Return how many inner edges (k + 1, n, d) lie at or below `x` (n, d)."""
     count = torch.zeros_like(x, dtype=torch.int8)
-    for j in range(1, edges.shape[1] - 1):
-        count += (x >= edges[:, j]).view(torch.int8)
+    for edge in edges[1:-1]:
+        count += (x >= edge).view(torch.int8)
     return count.long()
+
+
+def _around(index: Tensor, knots: Tensor) -> tuple[Tensor, ...]:
+    """Return of each kind of knots (3, k + 1, n, d) both ends of the bins (n, d), six in all."""
+    size = index.numel()
+    place = torch.arange(size).add_(index.view(-1), alpha=size)
+    kinds = torch.arange(len(knots))[:, None, None] * (knots.shape[1] * size)
+    both = kinds + torch.stack((place, place + size))
+    ends = knots.view(-1).index_select(0, both.view(-1))
+    return ends.view(-1, *index.shape).unbind(0)
 
 
 def _by_ends(
@@ -160,12 +192,19 @@ def _by_ends(
 
 
 def _by_params(
-    ends: tuple[Tensor, ...], index: Tensor, sizes: Tensor, free: Tensor, bound: float
-) -> Tensor:
-    """Return the gradient (n, 3 k - 1, d) of the free numbers from those at the ends of bins."""
-    n, _, k, d = sizes.shape
+    ends: tuple[Tensor, ...],
+    index: Tensor,
+    sizes: Tensor,
+    free: Tensor,
+    bound: float,
+    out: Tensor,
+) -> None:
+    """Write the gradient (n, 3 k - 1, d) of the free numbers from those at the ends of bins.
+
+    Sizes are (2, k, n, d): of both kinds, bins first.
+    """
+    _, k, n, d = sizes.shape
     x0, x1, y0, y1, d0, d1 = ends
-    out = x0.new_empty(n, 3 * k - 1, d)
     # An edge moves with all sizes before it; the first and the last edge are fixed.
     place = index.view(-1)
     lower = torch.stack((x0, y0)).mul_(2 * bound).view(BOTH, 1, -1)
@@ -173,11 +212,10 @@ def _by_params(
     before = place.to(x0.dtype).add(1) - torch.arange(k + 1, dtype=x0.dtype)[:, None]
     before.clamp_(0, 1)  # (k + 1, n d): ones for the sizes up to the bin, then zeros
     moved = (upper * before[:-1]).add_(lower * before[1:])
-    moved = moved.view(BOTH, k, n, d).permute(2, 0, 1, 3).contiguous().mul_(1 - MIN_SIZE * k)
-    shape = (n, BOTH * k, d)
-    out[:, : BOTH * k] = torch._softmax_backward_data(moved, sizes, -2, sizes.dtype).view(shape)
+    moved = moved.view(sizes.shape).mul_(1 - MIN_SIZE * k)
+    turned = torch._softmax_backward_data(moved, sizes, 1, sizes.dtype)
+    out[:, : BOTH * k].view(n, BOTH, k, d).copy_(turned.permute(2, 0, 1, 3))
     bent = x0.new_zeros(n, k + 1, d)
     both = torch.stack((index, index + 1), -2)
     bent.scatter_(-2, both, torch.stack((d0, d1), -2))
     out[:, BOTH * k :] = torch.ops.aten.softplus_backward(bent[:, 1:k].contiguous(), free, 1, 20)
-    return out

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["draw_latent", "log_latent", "log_student"]
+__all__ = ["draw_latent", "log_latent", "log_student", "student_constants"]
 
 DEGREES = 3  # of freedom: finite variance, and a log-density that falls with log |z| only
 
@@ -32,9 +32,15 @@ def log_latent(z: Tensor, share: float) -> Tensor:
 
 def log_student(z: Tensor) -> Tensor:
     """Return the log-density of the Student law with three degrees of freedom."""
+    half, constant = student_constants()
+    return constant - half * torch.log1p(z.square() / DEGREES)
+
+
+def student_constants() -> tuple[float, float]:
+    """Return h and c of the log-density c - h log(1 + z^2 / k) with k degrees of freedom."""
     half = (DEGREES + 1) / 2
     constant = math.lgamma(half) - math.lgamma(DEGREES / 2) - 0.5 * math.log(DEGREES * math.pi)
-    return constant - half * torch.log1p(z.square() / DEGREES)
+    return half, constant
 
 
 def draw_latent(shape: tuple[int, ...], share: float, generator: torch.Generator) -> Tensor:

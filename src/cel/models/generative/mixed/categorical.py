@@ -105,9 +105,9 @@ class CategoricalNet(nn.Module):
         return onehot
 
 
-def hide_blocks(onehot: Tensor, blocks: Blocks, share: float) -> Tensor:
-    """Set each block of rows (..., n, D) to zero with probability `share`."""
+def hide_blocks(onehot: Tensor, blocks: Blocks, share: float, out: Tensor | None = None) -> Tensor:
+    """Set each block of rows (..., n, D) to zero with probability `share`; write it to `out`."""
     if not share:
-        return onehot
+        return onehot if out is None else out.copy_(onehot)
     kept = torch.rand(*onehot.shape[:-1], len(blocks), device=onehot.device) >= share
-    return onehot * kept.to(onehot.dtype).index_select(-1, blocks.owner)
+    return torch.mul(onehot, kept.to(onehot.dtype).index_select(-1, blocks.owner), out=out)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from cel.preprocessing.blocks import Blocks
 
-__all__ = ["CategoryTerms"]
+__all__ = ["CategoryTerms", "Terms"]
 
 VECTOR = {"AVX512": 16, "AVX2": 8}  # floats that the units known here work on at once
 LANES = max(VECTOR.values())  # tables of so many columns are summed in one order by all of them
@@ -58,6 +59,10 @@ class CategoryTerms:
         )
         return rows.view(onehot.shape[:-1])
 
+    def table_shape(self, n: int) -> tuple[int, int, int]:
+        """Return the shape of a table of all categories of `n` rows."""
+        return n, self.count, self.widest
+
     def mixed(self, log_p: Tensor, uniform: Tensor, rank: Tensor) -> Tensor:
         """Return log(p + u) of (m,) numbers, rounded as for their places in a row of the table.
 
@@ -77,27 +82,50 @@ class CategoryTerms:
 class _Terms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, onehot: Tensor, terms: CategoryTerms) -> Tensor:
-        n, log_p = len(logits), terms.layout.log_softmax(logits)
-        row, column = onehot.nonzero().unbind(1)
-        weight = onehot.reshape(-1).index_select(0, row * onehot.shape[1] + column)
-        place = terms.layout.places(row, column, n)
-        uniform = terms.uniform.index_select(0, column)
-        inner = log_p.index_select(0, place).add_(math.log1p(-terms.floor))
-        value = terms.mixed(inner, uniform, terms.rank.index_select(0, column))
-        table = logits.new_zeros(n, terms.count, terms.widest)
-        cell = terms.cell.index_select(0, column).add_(row * (terms.count * terms.widest))
-        table.view(-1).index_copy_(0, cell, weight * value)
-        ctx.terms = terms
-        ctx.save_for_backward(log_p, row, place, weight, uniform.sub_(inner))
-        return table.sum((-2, -1))
+        table = logits.new_zeros(terms.table_shape(len(logits)))
+        ctx.terms = own = Terms(terms, logits, onehot, table)
+        return own.rows
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None, None]:
-        log_p, row, place, weight, gap = ctx.saved_tensors
+        return ctx.terms.backward(by), None, None
+
+
+class Terms:
+    """The log-probabilities `rows` (n,) of rows, and what their gradient needs.
+
+    Args:
+        terms: how they are computed.
+        logits: (n, D) of all categories.
+        onehot: (n, D) rows.
+        table: zeros of shape `table_shape(n)`, which are given back as zeros.
+    """
+
+    def __init__(
+        self, terms: CategoryTerms, logits: Tensor, onehot: Tensor, table: Tensor
+    ) -> None:
+        n, log_p = len(logits), terms.layout.log_softmax(logits)
+        held = torch.from_numpy(np.flatnonzero((onehot != 0).numpy()))
+        row = held.div(onehot.shape[1], rounding_mode="floor")
+        column = held - row * onehot.shape[1]
+        weight = onehot.reshape(-1).index_select(0, held)
+        place = terms.layout.places(row, column, n)
+        uniform = terms.uniform.index_select(0, column)
+        inner = log_p.index_select(0, place).add_(math.log1p(-terms.floor))
+        value = terms.mixed(inner, uniform, terms.rank.index_select(0, column))
+        cell = terms.cell.index_select(0, column).add_(row * (terms.count * terms.widest))
+        table.view(-1).index_copy_(0, cell, weight * value)
+        self.layout, self.rows = terms.layout, table.sum((-2, -1))
+        table.view(-1).index_fill_(0, cell, 0)
+        self.saved = log_p, row, place, weight, uniform.sub_(inner)
+
+    def backward(self, by: Tensor) -> Tensor:
+        """Return the gradient (n, D) of the logits from that of the rows (n,)."""
+        log_p, row, place, weight, gap = self.saved
         by_value = by.index_select(0, row).mul_(weight).div_(gap.exp().add_(1))
         flat = torch.zeros_like(log_p).index_copy_(0, place, by_value)
-        return ctx.terms.layout.slope(flat, log_p, len(by)), None, None
+        return self.layout.slope(flat, log_p, len(by))
 
 
 class _Layout(Protocol):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from cel.models.generative.flows.flow import Flow, spread
 from cel.models.generative.mixed.categorical import CategoricalNet, hide_blocks
 from cel.models.generative.mixed.columns import Choices
+from cel.models.generative.mixed.mixed_by_hand import MixedByHand
 
 __all__ = ["MixedNet"]
 
@@ -58,7 +59,7 @@ class MixedNet(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log p(x | context) of shape (..., n) for rows (..., n, d)."""
         blocks, numbers = self.choices(x)
-        context = self._context(context)
+        context = self.standard_context(context)
         total = x.new_full(x.shape[:-1], -self.choices.log_cell)
         if self.law is not None:
             total = total + self.law(blocks, context)
@@ -72,7 +73,7 @@ class MixedNet(nn.Module):
     @torch.no_grad()
     def sample(self, n: int, context: Tensor | None, generator: torch.Generator) -> Tensor:
         """Draw (n, d) rows; choices are exact, numbers are not rounded."""
-        context = self._context(context)
+        context = self.standard_context(context)
         blocks = numbers = self.context_loc.new_zeros(n, 0)
         if self.law is not None:
             blocks = self.law.sample(n, context, generator)
@@ -80,7 +81,12 @@ class MixedNet(nn.Module):
             numbers = self.flow.sample(n, _join(context, blocks), generator)
         return self.choices.assemble(blocks, numbers)
 
-    def _context(self, context: Tensor | None) -> Tensor | None:
+    def by_hand(self) -> MixedByHand | None:
+        """Return steps without a graph, or None where they do not serve."""
+        return MixedByHand.of(self) if type(self) is MixedNet else None
+
+    def standard_context(self, context: Tensor | None) -> Tensor | None:
+        """Return the context (..., n, c) in units of the training rows."""
         return None if context is None else (context - self.context_loc) / self.context_scale
 
 

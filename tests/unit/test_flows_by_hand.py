@@ -1,0 +1,185 @@
+"""Flows and mixed densities by hand give the bytes of autograd, and only where they are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from cel.models.generative import MaskedAutoregressiveFlow, MixedDensity, NeuralSplineFlow
+from cel.models.generative.flows import masked_by_hand
+from cel.models.generative.flows.bijections import Affine, Shift, Spline
+from cel.models.generative.flows.flow import Flow
+from cel.models.generative.flows.flow_by_hand import FlowByHand
+from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
+from cel.models.generative.flows.masked_by_hand import same_inside
+from cel.models.generative.mixed.mixed_by_hand import MixedByHand
+from cel.models.generative.mixed.mixed_net import MixedNet
+from cel.models.inputs import read_rows
+from cel.models.training import loop
+from cel.models.training.by_hand import _ByGraph, gradients, negated
+from cel.models.training.many import fit_many
+from cel.space import Feature, FeatureSpace
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def names(letter, count):
+    return tuple(f"{letter}{i}" for i in range(count))
+
+
+SPACE = FeatureSpace(
+    (
+        Feature(name="a", columns=(0,)),
+        Feature(name="b", kind="categorical", columns=tuple(range(1, 19)),
+                categories=names("b", 18)),
+        Feature(name="c", kind="integer", columns=(19,), step=1 / 7),
+        Feature(name="d", kind="categorical", columns=(20, 21), categories=names("d", 2)),
+        Feature(name="e", columns=(22,)),
+        Feature(name="f", columns=(23,)),
+    )
+)  # fmt: skip
+
+
+def rows(kind, n, target, seed=0):
+    """Rows with 3 classes, with 2 values or with nothing to condition on."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0.5, 0.2, (n, 5)).astype(np.float32)
+    x[:, 4] += x[:, 0] * x[:, 1]
+    space = None
+    if kind is MixedDensity:
+        wide = np.zeros((n, 24), dtype=np.float32)
+        wide[:, [0, 22, 23]] = x[:, [0, 1, 4]]
+        wide[:, 1:19] = np.eye(18)[(rng.random(n) ** 2 * 18).astype(int)]
+        wide[:, 19] = rng.integers(0, 8, n).astype(np.float32) / np.float32(7)
+        wide[:, 20:22] = np.eye(2)[(x[:, 0] > 0.5).astype(int)]
+        x, space = wide, SPACE
+    y = {"class": rng.integers(0, 3, n), "value": 5 + 2 * x[:, :2], "none": None}[target]
+    return read_rows(x, y, space, None)
+
+
+def learned(kind, data, count=1, **settings):
+    """Return weights and losses as bytes."""
+    options = {"epochs": 3, "batch_size": 64} | settings
+    models = [kind(random_state=s, **options) for s in range(count)]
+    fit_many(models, [data] * count)
+    out = [t.numpy().tobytes() for m in models for t in m.module_.state_dict().values()]
+    return out + [m.history_.drop(columns="seconds").to_numpy().tobytes() for m in models]
+
+
+CASES = [
+    (MaskedAutoregressiveFlow, {"preset": "paper"}),
+    (MaskedAutoregressiveFlow, {"hidden": 13, "n_hidden": 1, "transforms": 3, "noise": 0.0}),
+    (MaskedAutoregressiveFlow, {"hidden": 5, "n_hidden": 3, "transforms": 1, "tail": 0.0}),
+    (MaskedAutoregressiveFlow, {"limit": 0.7, "batch_size": 48}),
+    (NeuralSplineFlow, {}),
+    (NeuralSplineFlow, {"hidden": 3, "bins": 3, "bound": 1.0, "batch_size": 33}),
+    (NeuralSplineFlow, {"hidden": 3, "n_hidden": 1, "batch_size": 25}),
+    (MixedDensity, {"preset": "paper"}),
+    (MixedDensity, {"hidden": 11, "dropout": 0.0, "noise": 0.0, "transforms": 3}),
+    (MixedDensity, {"flow": "affine", "hidden": 10}),
+]
+
+
+@pytest.mark.parametrize("target", ["class", "value", "none"])
+@pytest.mark.parametrize(("kind", "settings"), CASES)
+def test_both_paths_give_the_same_bytes(monkeypatch, kind, settings, target):
+    """Also with a last batch of one row, and for the losses of rows that judge."""
+    data, taken = rows(kind, 302, target), []
+    monkeypatch.setattr(loop, "gradients", lambda *a: taken.append(gradients(*a)) or taken[-1])
+    here = learned(kind, data, **settings)
+    assert [type(t) for t in taken] == [MixedByHand if kind is MixedDensity else FlowByHand]
+    monkeypatch.setattr(loop, "gradients", _ByGraph)
+    assert here == learned(kind, data, **settings)
+
+
+@pytest.mark.parametrize("kind", [MaskedAutoregressiveFlow, MixedDensity])
+def test_tables_apart_give_the_same_bytes(monkeypatch, kind):
+    data = rows(kind, 302, "class")
+    here = learned(kind, data)
+    monkeypatch.setattr(masked_by_hand, "same_inside", lambda *_: False)
+    assert here == learned(kind, data)
+
+
+def test_products_that_round_otherwise_are_noticed(monkeypatch):
+    same_inside.cache_clear()
+    assert same_inside(64, 16, 8), "usual shapes are not copied"
+    same_inside.cache_clear()
+    plain = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda a, b: plain(a, b) + (0 if a.is_contiguous() else 1e-6))
+    assert not same_inside(64, 16, 8)
+    same_inside.cache_clear()
+
+
+@pytest.mark.parametrize("kind", [MaskedAutoregressiveFlow, MixedDensity])
+def test_a_stack_learns_by_the_graph(monkeypatch, kind):
+    taken = []
+    monkeypatch.setattr(loop, "gradients", lambda *a: taken.append(gradients(*a)) or taken[-1])
+    learned(kind, rows(kind, 150, "class"), count=2, epochs=1)
+    assert {type(t) for t in taken} == {_ByGraph}
+
+
+def flow(bijection=None, degrees=autoregressive_degrees, kind=Flow, **settings):
+    return kind(degrees(2, 3), bijection or Affine(), hidden=4, n_hidden=2, **settings)
+
+
+def frozen(module):
+    next(module.parameters()).requires_grad_(False)
+    return module
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        flow(degrees=coupling_degrees, coupling=True),
+        flow(diagonal=True),
+        flow(Shift()),
+        flow(Spline(bins=1)),
+        flow(type("Mine", (Affine,), {})()),
+        flow(kind=type("Other", (Flow,), {})),
+        flow().double(),
+        frozen(flow()),
+        torch.nn.Linear(3, 1),
+    ],
+    ids=["coupling", "diagonal", "shift", "bin", "map", "flow", "double", "frozen", "another"],
+)
+def test_what_is_not_known_is_left_to_autograd(module):
+    loss = MaskedAutoregressiveFlow()._loss
+    assert isinstance(gradients(module, loss), _ByGraph)
+    assert isinstance(gradients(flow(), loss), FlowByHand)
+    assert isinstance(gradients(flow(), lambda m, *batch: -m(*batch)), _ByGraph)
+    assert isinstance(gradients(flow(), negated(lambda m, *batch: -m(*batch))), FlowByHand)
+
+
+@pytest.mark.parametrize("part", ["law", "flow", "floor", "units"])
+def test_mixed_densities_with_one_part_or_other_units_are_left_to_autograd(part):
+    model = MixedDensity(floor=0.0) if part == "floor" else MixedDensity()
+    net = model.prepare(rows(MixedDensity, 100, "class")).module
+    assert isinstance(net, MixedNet)
+    if part == "units":
+        net.flow.context_loc += 1
+    elif part != "floor":
+        setattr(net, part, None)
+    assert isinstance(gradients(net, model._loss), _ByGraph)
+
+
+def test_batches_of_every_size_keep_their_own_memory():
+    """Steps on other numbers of rows in between change nothing."""
+    module, data = flow(n_context=2).train(), torch.randn(40, 5)
+    steps = FlowByHand(module)
+    batches = [(data[:n, :3], data[:n, 3:]) for n in (40, 7, 40, 7)]
+    found = []
+    for x, context in batches:
+        torch.manual_seed(0)
+        loss = steps(None, x, context)
+        steps.rows(x, context)
+        found.append((loss, [p.grad.clone() for p in module.parameters()]))
+    for (first, own), (second, again) in zip(found[:2], found[2:], strict=True):
+        assert torch.equal(first, second)
+        assert all(torch.equal(a, b) for a, b in zip(own, again, strict=True))
