@@ -10,7 +10,7 @@ from torch import Tensor
 __all__ = ["MarginRoof"]
 
 ROUNDING = 1e-4  # of the sum of all terms of a margin; sums of this size lose a hundredth of it
-PAYS = 3  # open samples of a set, or of one per column, from which a closer look pays
+PAYS = 0.25  # open share of a set from which a closer look pays
 AT_ONCE = 2048  # samples: what the first layer makes of them stays in the cache
 HIDDEN = 2  # hidden layers of the networks that are bounded
 
@@ -22,11 +22,11 @@ class MarginRoof:
     ReLU lies below one line and above another (Zhang et al., 2018, "CROWN"), so that the margin
     is at most a linear function of the input: it costs next to nothing at each sample.
 
-    Where that leaves samples open, the first layer is asked about them. A ReLU z from l to u is a
-    linear function (0 or z, whichever is closer) plus something between 0 and min(-l, u), and
-    most ReLUs do not change sides among samples that are close to each other. With such a split of
-    the second layer the margin is at most a linear function of the first one; the range of the
-    second layer follows from linear parts and rests of the first.
+    Where that leaves samples open, the first layer is asked about them. Units of the second layer
+    that raise the margin are asked, too. A unit z that lowers it lies above 0 and above z,
+    whatever its range: with the one that holds in the middle of a set, the margin is at most a
+    linear function of the first layer plus what the other units add. That is nearly the margin,
+    since few units change sides among samples that are close to each other.
 
     A sample that is ruled out does not have the outcome, whatever is rounded.
 
@@ -42,9 +42,7 @@ class MarginRoof:
     def __init__(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
         self.first, self.second, self.last = layers
         self.sizes = [(w.abs(), b.abs()) for w, b in layers]
-        weight = self.second[0]
-        self.rise, self.fall = weight.clamp(min=0), weight.clamp(max=0)
-        self.eye = torch.eye(len(self.last[1])).to(weight)
+        self.eye = torch.eye(len(self.last[1])).to(self.last[0])
 
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]]) -> MarginRoof | None:
@@ -59,13 +57,21 @@ class MarginRoof:
             target: (a,) the wanted class of each set.
             least: smallest margin that counts.
         """
-        box = x.amin(1), x.amax(1)
+        box = _box(x)
         mix = self._mix(target)
         limit = least - ROUNDING * self._size(torch.maximum(box[0].abs(), box[1].abs()))[:, None]
         maybe = self._coarse(x, *box, mix) >= limit
-        left = (maybe.sum(1) > PAYS).nonzero()[:, 0]
-        for at in torch.split(left, max(1, AT_ONCE // x.shape[1])):
-            maybe[at] &= self._fine(x[at], mix[at], limit[at])
+        left = (maybe.sum(1) > PAYS * x.shape[1]).nonzero()[:, 0]
+        if not len(left):
+            return maybe
+        push, height, on, turn = self._middle(x[left].mean(1), mix[left])
+        moves, left = (box[0] < box[1])[left][turn], left[turn]
+        count = max(1, AT_ONCE // x.shape[1])
+        for first in range(0, len(left), count):
+            part = slice(first, first + count)
+            at = left[part]
+            side = push[part], height[part], on[part]
+            maybe[at] &= self._fine(x[at], moves[part].any(0), *side, limit[at])
         return maybe
 
     def _coarse(self, x: Tensor, low: Tensor, high: Tensor, mix: Tensor) -> Tensor:
@@ -81,30 +87,64 @@ class MarginRoof:
             slope = slope @ weight
         return torch.baddbmm(height[:, None], x, slope.mT).amin(-1)
 
-    def _fine(self, x: Tensor, mix: Tensor, limit: Tensor) -> Tensor:
-        """Tell which samples may have margins of `limit` (a, 1), (a, s) bool."""
-        home = x[:, 0]
-        moving = (x != home[:, None]).flatten(0, 1).any(0).nonzero()[:, 0]
-        away = x.index_select(2, moving) - home.index_select(1, moving)[:, None]  # (a, s, c)
-        start = torch.addmm(self.first[1], home, self.first[0].T)  # (a, m)
-        columns = self.first[0].index_select(1, moving)
-        z = away @ columns.T + start[:, None]
-        linear, gap, ends = _split(z.amin(1), z.amax(1))
-        units = z.relu_()
-        reach = _interval(self.second, self.sizes[1][0], *ends)
-        maybe = self._roof(units, mix, *reach) >= limit
-        at = (maybe.sum(1) > PAYS * len(moving)).nonzero()[:, 0]
-        if len(at):
-            linear, gap = linear[at], gap[at]
-            parts = (linear.T[..., None] * columns[:, None]).flatten(1)  # (m, b c)
-            slopes = (self.second[0] @ parts).reshape(-1, len(at), len(moving))
-            values = away[at] @ slopes.permute(1, 2, 0)  # (b, s, n)
-            base = torch.addmm(self.second[1], linear * start[at], self.second[0].T)
-            below = base + values.amin(1) + gap @ self.fall.T
-            above = base + values.amax(1) + gap @ self.rise.T
-            tight = torch.maximum(below, reach[0][at]), torch.minimum(above, reach[1][at])
-            maybe[at] &= self._roof(units[at], mix[at], *tight) >= limit[at]
+    def _middle(self, x: Tensor, mix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ask the network about the middle (a, d) of each set.
+
+        Returns:
+            By how much units of the second layer raise the difference of scores that is the
+            margin there, (a, n), its bias (a, 1), which units are on, (a, n) bool, and the order
+            (a,) of the sets that these are in: those with the same difference in a row.
+        """
+        for weight, bias in (self.first, self.second):
+            units = torch.addmm(bias, x, weight.T)
+            x = units.relu()
+        scores = torch.addmm(self.last[1], x, self.last[0].T)
+        worst = (mix @ scores[..., None])[..., 0].argmin(1)
+        turn = worst.argsort(stable=True)
+        chosen = mix[turn, worst[turn]]  # (a, K)
+        return chosen @ self.last[0], (chosen @ self.last[1])[:, None], units[turn] > 0, turn
+
+    def _fine(
+        self, x: Tensor, moving: Tensor, push: Tensor, height: Tensor, on: Tensor, limit: Tensor
+    ) -> Tensor:
+        """Tell which samples may have margins of `limit` (a, 1), (a, s) bool.
+
+        Args:
+            x: (a, s, d) samples.
+            moving: (d,) bool, columns that are not the same for all samples of each set.
+            push: (a, n) by how much the units of the second layer raise the margin.
+            height: (a, 1) its bias.
+            on: (a, n) bool, units that count as linear where they lower it.
+            limit: (a, 1) see above.
+        """
+        units = self._first_units(x, moving)
+        raising = (push > 0).any(0)
+        linear = push * (on & ~raising)
+        height, slope = height + (linear @ self.second[1])[:, None], linear @ self.second[0]
+        at = raising.nonzero()[:, 0]
+        push, weight, bias = push[:, at], self.second[0][at], self.second[1][at]
+        reach = _interval((weight, bias), self.sizes[1][0][at], units.amin(1), units.amax(1))
+        lower, more, lift = _around(*reach)
+        rise = push.clamp(min=0)
+        line = push * lower + rise * more
+        top = height + ((rise * lift).sum(1) + line @ bias)[:, None]
+        maybe = (units * (slope + line @ weight)[:, None]).sum(-1).add_(top) >= limit
+        here = maybe.flatten().nonzero()[:, 0]
+        if len(here):
+            row, some = here // x.shape[1], units.flatten(0, 1).index_select(0, here)
+            roof = (some * slope.index_select(0, row)).sum(1).add_(height[row, 0])
+            above = torch.addmm(bias, some, weight.T).relu_().mul_(push.index_select(0, row))
+            maybe.view(-1)[here] = roof.add_(above.sum(1)) >= limit[row, 0]
         return maybe
+
+    def _first_units(self, x: Tensor, moving: Tensor) -> Tensor:
+        """Return what the first layer gives for samples (a, s, d), (a, s, m)."""
+        weight, bias = self.first
+        still = torch.addmm(bias, x[:, 0].masked_fill(moving, 0), weight.T)
+        at = moving.nonzero()[:, 0]
+        if len(at) < len(moving):
+            x, weight = x.index_select(2, at), weight.index_select(1, at)
+        return torch.baddbmm(still[:, None], x, weight.T.expand(len(x), -1, -1)).relu_()
 
     def _mix(self, target: Tensor) -> Tensor:
         """Return (a, r, K) the differences of scores whose least one is the margin."""
@@ -117,22 +157,11 @@ class MarginRoof:
             most = torch.addmm(bias, most, weight.T)
         return 1 + most.sum(1)
 
-    def _roof(self, units: Tensor, mix: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Return upper bounds (a, s) of margins.
 
-        Args:
-            units: (a, s, m) what the first layer gives.
-            mix: (a, r, K) see `_mix`.
-            low: (a, n) least values of the second layer, before its ReLU.
-            high: (a, n) largest ones.
-        """
-        linear, gap, _ = _split(low, high)
-        push = mix @ self.last[0]  # (a, r, n)
-        kept = push * linear[:, None]
-        height = mix @ self.last[1] + kept @ self.second[1]
-        height = height + (push.clamp(min=0) * gap[:, None]).sum(-1)
-        slope = kept @ self.second[0]
-        return torch.baddbmm(height[:, None], units, slope.mT).amin(-1)
+def _box(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the least and largest values (a, d) of samples (a, s, d)."""
+    by_sample = x.transpose(0, 1).contiguous()
+    return by_sample.amin(0), by_sample.amax(0)
 
 
 def _interval(
@@ -156,15 +185,3 @@ def _around(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     lift = torch.where(decided, torch.zeros_like(low), -upper * low)
     lower = torch.where(decided, upper, (high > -low).to(low))
     return lower, upper - lower, lift
-
-
-def _split(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Split ReLUs of numbers z from low to high (a, n) into linear parts and what is left.
-
-    Returns:
-        1 where the linear part is z and 0 where it is none, how much larger the ReLU is at most,
-        and its least and largest values.
-    """
-    on = high > -low
-    ends = low.relu(), high.relu()
-    return on.to(low), torch.where(on, (-low).relu(), ends[1]), ends

@@ -219,7 +219,7 @@ class VAENet(nn.Module):
             return None
         value = logits.T.contiguous()
         top = torch.stack([part.amax(0) for part in torch.split(value, list(self.blocks.sizes))])
-        near = value > top.index_select(0, self.blocks.owner) - CLOSE
+        near = value >= top.index_select(0, self.blocks.owner) - CLOSE
         return near.T.to(logits) if int(near.count_nonzero()) == top.numel() else None
 
     def _assemble(self, numbers: Tensor, blocks: Tensor, fixed: Tensor) -> Tensor:
