@@ -64,14 +64,15 @@ class MarginRoof:
         left = (maybe.sum(1) > PAYS * x.shape[1]).nonzero()[:, 0]
         if not len(left):
             return maybe
-        push, height, on, turn = self._middle(x[left].mean(1), mix[left])
+        push, height, on, turn = self._middle(x.mean(1)[left], mix[left])
         moves, left = (box[0] < box[1])[left][turn], left[turn]
         count = max(1, AT_ONCE // x.shape[1])
         for first in range(0, len(left), count):
             part = slice(first, first + count)
             at = left[part]
             side = push[part], height[part], on[part]
-            maybe[at] &= self._fine(x[at], moves[part].any(0), *side, limit[at])
+            some = x.index_select(0, at)
+            maybe[at] &= self._fine(some, moves[part].any(0), *side, limit[at])
         return maybe
 
     def _coarse(self, x: Tensor, low: Tensor, high: Tensor, mix: Tensor) -> Tensor:
@@ -85,7 +86,7 @@ class MarginRoof:
             slope = slope * lower[:, None] + rise * more[:, None]
             height = height + (rise * lift[:, None]).sum(-1) + slope @ bias
             slope = slope @ weight
-        return torch.baddbmm(height[:, None], x, slope.mT).amin(-1)
+        return _least(x, slope, height)
 
     def _middle(self, x: Tensor, mix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Ask the network about the middle (a, d) of each set.
@@ -162,6 +163,13 @@ def _box(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the least and largest values (a, d) of samples (a, s, d)."""
     by_sample = x.transpose(0, 1).contiguous()
     return by_sample.amin(0), by_sample.amax(0)
+
+
+def _least(x: Tensor, slope: Tensor, height: Tensor) -> Tensor:
+    """Return (a, s) the least of r linear functions (a, r, d) of samples (a, s, d)."""
+    if slope.shape[1] == 1:
+        return (x * slope).sum(-1).add_(height)
+    return torch.baddbmm(height[:, None], x, slope.mT).amin(-1)
 
 
 def _interval(

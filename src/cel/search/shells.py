@@ -145,8 +145,9 @@ def shared_ways(count: int, like: Tensor, p: float) -> Tensor:
 
 def _stretch(rng: RowStreams, samples: int, ways: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `_directions` does, as a stretch of shared ways for each row."""
-    start = rng.integers(len(ways) - samples + 1)[:, None]
-    taken = ways[start + torch.arange(samples, device=ways.device)]
+    places, width = len(ways) - samples + 1, ways.shape[1]
+    stretches = ways.contiguous().as_strided((places, samples * width), (width, 1))
+    taken = stretches.index_select(0, rng.integers(places)).reshape(-1, samples, width)
     dims = torch.full_like(taken[:, :1, 0], ways.shape[1] - 1)
     return taken[..., :-1], taken[..., -1], dims
 

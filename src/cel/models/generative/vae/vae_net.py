@@ -217,10 +217,10 @@ class VAENet(nn.Module):
         """Return one-hot blocks (n, c) without probabilities; None if some might be equal."""
         if logits.dim() != 2:
             return None
-        value = logits.T.contiguous()
-        top = torch.stack([part.amax(0) for part in torch.split(value, list(self.blocks.sizes))])
-        near = value >= top.index_select(0, self.blocks.owner) - CLOSE
-        return near.T.to(logits) if int(near.count_nonzero()) == top.numel() else None
+        value = logits.detach().T.clone(memory_format=torch.contiguous_format)
+        for block in torch.split(value, list(self.blocks.sizes)):
+            block.ge_(block.amax(0) - CLOSE)
+        return value.T if bool((value.sum(0) == len(self.blocks)).all()) else None
 
     def _assemble(self, numbers: Tensor, blocks: Tensor, fixed: Tensor) -> Tensor:
         parts = numbers.clamp(self.lower, self.upper), blocks, fixed
