@@ -12,11 +12,13 @@ __all__ = ["MarginRoof"]
 ROUNDING = 1e-4  # of the sum of all terms of a margin; sums of this size lose a hundredth of it
 PAYS = 0.25  # open share of a set from which a closer look pays
 AT_ONCE = 2048  # samples: what the first layer makes of them stays in the cache
-HIDDEN = 2  # hidden layers of the networks that are bounded
+HIDDEN = (0, 2)  # hidden layers of the models that are bounded
 
 
 class MarginRoof:
     """Bounds the margins of a network of two hidden layers from above over sets of samples.
+
+    Of a linear model it gives the margins themselves, for less than an answer to a question costs.
 
     At first a set is known by its box, which is carried through the layers as intervals. Every
     ReLU lies below one line and above another (Zhang et al., 2018, "CROWN"), so that the margin
@@ -31,7 +33,7 @@ class MarginRoof:
     A sample that is ruled out does not have the outcome, whatever is rounded.
 
     Args:
-        layers: (W (out, in), b (out,)) of the three layers; the outputs are scores of classes.
+        layers: (W (out, in), b (out,)) of the layers; the outputs are scores of classes.
 
     >>> one = torch.eye(2), torch.zeros(2)
     >>> samples = torch.tensor([[[0.2, 0.9], [0.3, 0.2]]])
@@ -40,14 +42,14 @@ class MarginRoof:
     """
 
     def __init__(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
-        self.first, self.second, self.last = layers
+        self.hidden, self.last = tuple(layers[:-1]), layers[-1]
         self.sizes = [(w.abs(), b.abs()) for w, b in layers]
         self.eye = torch.eye(len(self.last[1])).to(self.last[0])
 
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]]) -> MarginRoof | None:
-        """Return the bounds of a network, None for one with more or fewer hidden layers."""
-        return cls(layers) if len(layers) == HIDDEN + 1 else None
+        """Return the bounds of a model, None for one with another number of hidden layers."""
+        return cls(layers) if len(layers) - 1 in HIDDEN else None
 
     def open(self, x: Tensor, target: Tensor, least: float) -> Tensor:
         """Tell which samples may have a margin of `least`, (a, s) bool.
@@ -61,6 +63,8 @@ class MarginRoof:
         mix = self._mix(target)
         limit = least - ROUNDING * self._size(torch.maximum(box[0].abs(), box[1].abs()))[:, None]
         maybe = self._coarse(x, *box, mix) >= limit
+        if not self.hidden:
+            return maybe
         left = (maybe.sum(1) > PAYS * x.shape[1]).nonzero()[:, 0]
         if not len(left):
             return maybe
@@ -78,9 +82,11 @@ class MarginRoof:
     def _coarse(self, x: Tensor, low: Tensor, high: Tensor, mix: Tensor) -> Tensor:
         """Return upper bounds (a, s) of the margins of samples in boxes (a, d)."""
         slope, height = mix @ self.last[0], mix @ self.last[1]
-        first = _interval(self.first, self.sizes[0][0], low, high)
-        second = _interval(self.second, self.sizes[1][0], *(e.relu() for e in first))
-        for (weight, bias), ends in ((self.second, second), (self.first, first)):
+        ranges = []
+        for layer, (size, _) in zip(self.hidden, self.sizes, strict=False):
+            ranges.append(_interval(layer, size, low, high))
+            low, high = (end.relu() for end in ranges[-1])
+        for (weight, bias), ends in zip(self.hidden[::-1], ranges[::-1], strict=True):
             lower, more, lift = _around(*ends)
             rise = slope.clamp(min=0)
             slope = slope * lower[:, None] + rise * more[:, None]
@@ -96,7 +102,7 @@ class MarginRoof:
             margin there, (a, n), its bias (a, 1), which units are on, (a, n) bool, and the order
             (a,) of the sets that these are in: those with the same difference in a row.
         """
-        for weight, bias in (self.first, self.second):
+        for weight, bias in self.hidden:
             units = torch.addmm(bias, x, weight.T)
             x = units.relu()
         scores = torch.addmm(self.last[1], x, self.last[0].T)
@@ -118,12 +124,12 @@ class MarginRoof:
             on: (a, n) bool, units that count as linear where they lower it.
             limit: (a, 1) see above.
         """
-        units = self._first_units(x, moving)
+        units, (weight, bias) = self._first_units(x, moving), self.hidden[1]
         raising = (push > 0).any(0)
         linear = push * (on & ~raising)
-        height, slope = height + (linear @ self.second[1])[:, None], linear @ self.second[0]
+        height, slope = height + (linear @ bias)[:, None], linear @ weight
         at = raising.nonzero()[:, 0]
-        push, weight, bias = push[:, at], self.second[0][at], self.second[1][at]
+        push, weight, bias = push[:, at], weight[at], bias[at]
         reach = _interval((weight, bias), self.sizes[1][0][at], units.amin(1), units.amax(1))
         lower, more, lift = _around(*reach)
         rise = push.clamp(min=0)
@@ -140,7 +146,7 @@ class MarginRoof:
 
     def _first_units(self, x: Tensor, moving: Tensor) -> Tensor:
         """Return what the first layer gives for samples (a, s, d), (a, s, m)."""
-        weight, bias = self.first
+        weight, bias = self.hidden[0]
         still = torch.addmm(bias, x[:, 0].masked_fill(moving, 0), weight.T)
         at = moving.nonzero()[:, 0]
         if len(at) < len(moving):

@@ -97,7 +97,7 @@ def grow_shells(
         turns = min(shell // 4, min(ahead, count) // len(rows)) if plain else 1
         more = [start + (shell + turn) * step for turn in range(1, turns)]
         ends = [inner, *(e for e in more if bool((limit[rows] > e * size[rows]).all()))]
-        for part in torch.split(rows, count):
+        for part in rows.chunk(-(-len(rows) // count)):
             if len(ends) > 1:
                 many = torch.cat([points(part, shell + i, end) for i, end in enumerate(ends)])
                 seen, cost = _first_shells(judge, many, part)

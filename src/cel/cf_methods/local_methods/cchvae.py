@@ -21,7 +21,7 @@ from cel.search.shells import grow_shells, shared_ways
 __all__ = ["CCHVAE"]
 
 _CHUNK = 2**21  # numbers drawn at a time
-_CACHE = 2**18  # the same where all of them are decoded: they stay in the cache
+_CACHE = 2**13  # samples decoded at a time where all of them are: they stay in the cache
 _FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one, of later ones
 _BEST, _MORE = 8, 16  # of the highest guesses; more of them, where the class is near
 _NEAR = 32  # nearer ones, once one is valid
@@ -136,7 +136,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             limit=torch.where(stuck, torch.zeros_like(limit), limit),
             p=self.p,
             budget=query.budget,
-            chunk=_CHUNK if self.screened else _CACHE,
+            chunk=_CHUNK if self.screened else _CACHE * max(z.shape[1], query.x.shape[1]),
             ways=shared_ways(max(_BANK, 4 * self.samples), z, self.p),
             ahead=1 if self.screened else _AHEAD,
         )
