@@ -2,12 +2,13 @@
 
 import itertools
 
+import pytest
 import torch
 
 from cel.benchmark.printed_form import free_space
 from cel.cf_methods.local_methods import cchvae
 from cel.cf_methods.local_methods.cchvae import CCHVAE
-from cel.models.classifiers import MLPClassifier
+from cel.models.classifiers import LogisticRegression, MLPClassifier
 from cel.search.margin_roof import MarginRoof
 from cel.search.shells import grow_shells, shared_ways
 from cel.search.streams import RowStreams
@@ -47,21 +48,54 @@ def test_what_is_ruled_out_does_not_count_and_most_is_ruled_out():
         assert shut > 0.5 * invalid, "bounds that rule nothing out are of no use"
 
 
+def test_close_samples_are_nearly_all_ruled_out():
+    """Sets of every class at once: what raises a margin differs from set to set."""
+    torch.manual_seed(3)
+    for n_out in (2, 5):
+        layers = network(6, n_out, 4)
+        x = torch.rand(60, 1, 6) + 0.1 * torch.randn(60, 50, 6)
+        x[:30, :, 2] = x[:30, :1, 2]
+        target, least = torch.randint(n_out, (60,)), 0.01
+        true = margins(layers, x, target)
+        maybe = MarginRoof.of(layers).open(x, target, least)
+        assert not (~maybe & (true >= least)).any()
+        shut, invalid = int((~maybe).sum()), int((true < least).sum())
+        assert 0 < shut < maybe.numel()
+        assert shut > 0.9 * invalid
+
+
+def test_margins_of_linear_models_are_known():
+    torch.manual_seed(5)
+    for n_out in (2, 4):
+        layers = [(torch.randn(n_out, 3), torch.randn(n_out))]
+        x, target = torch.rand(20, 30, 3), torch.randint(n_out, (20,))
+        true = margins(layers, x, target)
+        maybe = MarginRoof.of(layers).open(x, target, 0.1)
+        assert maybe.any()
+        assert maybe[true >= 0.1].all()
+        assert not maybe[true < 0.09].any()
+
+
 def test_networks_of_other_depths_have_no_bounds():
     layers = network(3, 2, 0)
     assert MarginRoof.of(layers[:1] + layers[2:]) is None
     assert MarginRoof.of(layers[:2] + layers[1:]) is None
 
 
-def test_cchvae_answers_the_same_without_bounds(monkeypatch):
+@pytest.mark.parametrize("kind", ["network", "linear"])
+def test_cchvae_answers_the_same_without_bounds(kind, monkeypatch):
     """Unscreened C-CHVAE with bounds, with shells judged together, and with neither."""
     problem = PROBLEMS["mixed"]()
     x, y = problem.x_train, problem.outcome(problem.x_train)
-    model = MLPClassifier(hidden=(32, 32), epochs=20, random_state=0).fit(x, y)
+    model = LogisticRegression()
+    if kind == "network":
+        model = MLPClassifier(hidden=(32, 32), epochs=20, random_state=0)
+    model.fit(x, y)
     settings = {"samples": 60, "step": 0.05, "steps": 60, "space": free_space(problem.space)}
     method = CCHVAE(model, screened=False, **settings).fit(x, y)
     rows = x[model.predict_proba(x).argmax(1) == 0][:25]
     fast = method.explain(rows, 1)
+    monkeypatch.setattr(cchvae, "_CACHE", 100)
     monkeypatch.setattr(cchvae, "_roof_of", lambda query: None)
     monkeypatch.setattr(cchvae, "_open_everywhere", lambda query: False)
     monkeypatch.setattr(cchvae, "_AHEAD", 1)

@@ -7,13 +7,15 @@ import sys
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.cf_methods.row_codes import fit_codes, unfitted_vae
+from cel.models.generative.vae.vae_net import VAENet
 from cel.models.inputs import read_rows
 from cel.search import Budget, RowStreams
 from cel.search.shells import grow_shells, shared_ways
-from cel.space import FeatureSpace
+from cel.space import Feature, FeatureSpace
 from cel.testing.problems import PROBLEMS
 
 
@@ -152,6 +154,42 @@ def test_an_autoencoder_that_learns_no_more_ends_early():
     assert len(history) < 60 < vae.epochs
     assert len(history) - best <= vae.patience
     assert history["valid_loss"].iloc[-1] > history["valid_loss"].min()
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0, 100.0, 1e4])
+@pytest.mark.parametrize("n", [1, 2000])
+def test_categories_by_logits_are_those_by_probabilities(size, n):
+    """Logits of all sizes, neighbours among the numbers of the computer, and equal ones."""
+    blocks = range(4), range(4, 6), range(6, 11)
+    features = [
+        Feature(
+            name=f"f{b[0]}",
+            kind="categorical",
+            columns=tuple(b),
+            categories=tuple("abcde"[: len(b)]),
+        )
+        for b in blocks
+    ]
+    net = VAENet(
+        FeatureSpace(tuple(features)), n_context=0, latent=2, hidden=(4,), beta=1.0, samples=2,
+        noise=0.1, bounded=True,
+    )  # fmt: skip
+    logits = size * torch.randn(n, 11, generator=torch.Generator().manual_seed(0))
+    chances = net._padded(logits).softmax(-1)
+    plain = functional.one_hot(chances.argmax(-1), 5).to(chances)
+    kept = logits.clone()
+    found = net._likeliest(logits)
+    assert found is not None
+    assert torch.equal(found, net.blocks.flat(plain))
+    assert torch.equal(logits, kept)
+    logits[0, 1] = logits[0, :4].amax()
+    logits[0, 2] = logits[0, 1]
+    assert net._likeliest(logits) is None
+    best = logits[:, 4:6].amax(1)
+    logits[:, 4], logits[:, 5] = best, torch.nextafter(best, torch.tensor(torch.inf))
+    chances = net._padded(logits).softmax(-1)
+    plain = functional.one_hot(chances.argmax(-1), 5).to(chances)
+    assert torch.equal(net._categories(logits, hard=True), net.blocks.flat(plain))
 
 
 def test_mixed_rows_are_answered_and_differ_from_each_other():
