@@ -9,6 +9,7 @@ from cel.benchmark.printed_form import free_space
 from cel.cf_methods.local_methods import cchvae
 from cel.cf_methods.local_methods.cchvae import CCHVAE
 from cel.models.classifiers import LogisticRegression, MLPClassifier
+from cel.search import margin_roof
 from cel.search.margin_roof import MarginRoof
 from cel.search.shells import grow_shells, shared_ways
 from cel.search.streams import RowStreams
@@ -48,20 +49,38 @@ def test_what_is_ruled_out_does_not_count_and_most_is_ruled_out():
         assert shut > 0.5 * invalid, "bounds that rule nothing out are of no use"
 
 
-def test_close_samples_are_nearly_all_ruled_out():
+@pytest.mark.parametrize("at_once", [1, 500, 10**6])
+def test_close_samples_are_nearly_all_ruled_out(at_once, monkeypatch):
     """Sets of every class at once: what raises a margin differs from set to set."""
+    monkeypatch.setattr(margin_roof, "AT_ONCE", at_once)
+    monkeypatch.setattr(margin_roof, "PAYS", 0.0)
     torch.manual_seed(3)
     for n_out in (2, 5):
         layers = network(6, n_out, 4)
+        roof = MarginRoof.of(layers)
         x = torch.rand(60, 1, 6) + 0.1 * torch.randn(60, 50, 6)
-        x[:30, :, 2] = x[:30, :1, 2]
-        target, least = torch.randint(n_out, (60,)), 0.01
+        x[::2, :, 2] = x[::2, :1, 2]
+        target = torch.randint(n_out, (60,))
         true = margins(layers, x, target)
-        maybe = MarginRoof.of(layers).open(x, target, least)
-        assert not (~maybe & (true >= least)).any()
-        shut, invalid = int((~maybe).sum()), int((true < least).sum())
-        assert 0 < shut < maybe.numel()
-        assert shut > 0.9 * invalid
+        for least in true.flatten().quantile(torch.linspace(0.02, 0.98, 49)).tolist():
+            maybe = roof.open(x, target, least)
+            assert maybe[true >= least].all(), least
+            assert not maybe[true < least - 0.2].any(), least
+
+
+def test_no_bound_is_too_low():
+    """Every bound at every sample, where a set is so wide that most units change sides."""
+    torch.manual_seed(6)
+    layers = network(6, 3, 5)
+    roof, x = MarginRoof.of(layers), 4 * torch.randn(40, 30, 6)
+    target = torch.randint(3, (40,))
+    true, box = margins(layers, x, target), (x.amin(1), x.amax(1))
+    assert (roof._coarse(x, *box, roof._mix(target)) >= true - 1e-4).all()
+    push, height, on, turn = roof._middle(x.mean(1), roof._mix(target))
+    every = torch.ones(6, dtype=torch.bool)
+    for sample in range(30):
+        limit = true[turn, sample : sample + 1] - 1e-4
+        assert roof._fine(x[turn], every, push, height, on, limit)[:, sample].all()
 
 
 def test_margins_of_linear_models_are_known():
