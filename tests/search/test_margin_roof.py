@@ -83,6 +83,16 @@ def test_no_bound_is_too_low():
         assert roof._fine(x[turn], every, push, height, on, limit)[:, sample].all()
 
 
+def test_a_unit_that_changes_sides_among_the_samples():
+    """The score of class 0 is relu(x - 0.5), that of class 1 is 0."""
+    one, half = torch.ones(1, 1), torch.tensor([-0.5])
+    last = torch.tensor([[1.0], [0.0]]), torch.zeros(2)
+    roof = MarginRoof.of([(one, torch.zeros(1)), (one, half), last])
+    x = torch.linspace(0, 1, 11)[None, :, None]
+    assert roof.open(x, torch.tensor([0]), 0.15).tolist() == [7 * [False] + 4 * [True]]
+    assert roof.open(x, torch.tensor([1]), -0.15)[0, :7].all()
+
+
 def test_margins_of_linear_models_are_known():
     torch.manual_seed(5)
     for n_out in (2, 4):
