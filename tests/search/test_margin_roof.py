@@ -124,7 +124,8 @@ def test_cchvae_answers_the_same_without_bounds(kind, monkeypatch):
     method = CCHVAE(model, screened=False, **settings).fit(x, y)
     rows = x[model.predict_proba(x).argmax(1) == 0][:25]
     fast = method.explain(rows, 1)
-    monkeypatch.setattr(cchvae, "_CACHE", 100)
+    monkeypatch.setattr(cchvae, "_CACHE", 1)
+    monkeypatch.setattr(cchvae, "_TALL", 100)
     monkeypatch.setattr(cchvae, "_roof_of", lambda query: None)
     monkeypatch.setattr(cchvae, "_open_everywhere", lambda query: False)
     monkeypatch.setattr(cchvae, "_AHEAD", 1)

@@ -21,7 +21,8 @@ from cel.search.shells import grow_shells, shared_ways
 __all__ = ["CCHVAE"]
 
 _CHUNK = 2**21  # numbers drawn at a time
-_CACHE = 2**13  # samples decoded at a time where all of them are: they stay in the cache
+_CACHE = 2**18  # the same where all of them are decoded: they stay in the cache
+_TALL = 2**13  # samples decoded at a time, at least: fewer do not pay for the call
 _FIRST, _FEW = 32, 8  # samples of a shell asked as they come: of the first one, of later ones
 _BEST, _MORE = 8, 16  # of the highest guesses; more of them, where the class is near
 _NEAR = 32  # nearer ones, once one is valid
@@ -122,6 +123,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
         if codes is None or bool(stuck.all()):
             return Answer(x=torch.full_like(query.x, torch.nan), infeasible=stuck)
         z = codes.encode(query.x)
+        wide = max(z.shape[1], query.x.shape[1])
         limit = (z.norm(p=self.p, dim=1) + 3 * math.sqrt(z.shape[1])).clamp(
             max=self.max_shells * self.step
         )
@@ -136,7 +138,7 @@ class CCHVAE(LocalMixin, BaseCounterfactualMethod):
             limit=torch.where(stuck, torch.zeros_like(limit), limit),
             p=self.p,
             budget=query.budget,
-            chunk=_CHUNK if self.screened else _CACHE * max(z.shape[1], query.x.shape[1]),
+            chunk=_CHUNK if self.screened else max(_CACHE, _TALL * wide),
             ways=shared_ways(max(_BANK, 4 * self.samples), z, self.p),
             ahead=1 if self.screened else _AHEAD,
         )
