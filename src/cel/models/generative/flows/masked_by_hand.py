@@ -85,7 +85,7 @@ def same_inside(n: int, hidden: int, width: int) -> bool:
     return True
 
 
-class _Layer(NamedTuple):
+class _HiddenLayer(NamedTuple):
     """A hidden layer of one transform: weights, what turns gradients back, where theirs go."""
 
     weight: Tensor
@@ -134,7 +134,7 @@ class MaskedByHand:
             for w, b in zip(inner, net.b_hidden, strict=True)
         ]
         layers = [list(zip(*(s.unbind(0) for s in stack), strict=True)) for stack in stacks]
-        self.layers = [[_Layer(*own[t]) for own in layers] for t in range(len(self.first))]
+        self.layers = [[_HiddenLayer(*own[t]) for own in layers] for t in range(len(self.first))]
 
     def mask_weights(self) -> None:
         """Read the weights as they are now."""
