@@ -49,7 +49,9 @@ DEFAULTS = {
     "search.population.Patience": {"tolerance": 0.0},
     "search.relu_bounds.interval_bounds": {"delta": 0.0},
     "search.relu_bounds.linear_forms": {"blame": False},
-    "search.shells.grow_shells": {"p": 2.0, "start": 0.0, "growth": 1.0, "chunk": 131072, "ahead": 1},
+    "search.shells.grow_shells": {
+        "p": 2.0, "start": 0.0, "growth": 1.0, "chunk": 131072, "ahead": 1,
+    },
     "search.shells.shell_points": {"p": 2.0},
     "search.steppers.Adam": {"lr": 0.01, "eps": 1e-08},
     "search.steppers.Fista": {"lr": 0.01, "steps": 1000},
