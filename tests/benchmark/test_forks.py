@@ -1,9 +1,11 @@
 """What a worker does before it forks, so that its forked processes need not."""
 
 import gc
+import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,6 +43,7 @@ def test_a_job_does_not_look_through_the_objects_of_its_worker():
 
 EARLY = """
 import sys
+from pathlib import Path
 from cel.benchmark.early_imports import import_early
 before = set(sys.modules)
 import_early(["tcrex", "a_stranger"])
@@ -101,16 +104,17 @@ def test_metrics_that_train_models_are_refused_beside_a_gpu(tmp_path, monkeypatc
 @needs_forks
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep their ways")
 def test_forked_jobs_keep_the_memory_that_they_free():
-    import resource
+    def resident():  # MB; counts of page faults would depend on the size of pages
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    def faults():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    def kept():
+        before = resident()
         table = torch.ones(2**24)  # 64 MB
         del table
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        return resident() - before
 
     said = []
-    ending = apart(lambda say: say({"event": "stage", "stage": [faults(), faults()]}), said.append)
+    ending = apart(lambda say: say({"event": "stage", "stage": kept()}), said.append)
     assert ending.event == {"event": "ok"}
-    first, second = said[0]["stage"]
-    assert second < first / 10
+    assert said[0]["stage"] > 60  # nothing was given back to the system
