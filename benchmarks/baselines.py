@@ -118,7 +118,7 @@ def _all_rows_are_there(scores, rows):
 
 
 def _by_row(part):
-    return part.set_index("row").drop(columns=[*CELL, "source"], errors="ignore")
+    return part.set_index("row").drop(columns=CELL)
 
 
 def _put(old, new, keys, lines):

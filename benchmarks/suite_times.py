@@ -266,6 +266,7 @@ def by_line(times):
     """Return sentences on the CPU seconds by line and by dataset."""
     cpu = times[times["metric"] == "time_cpu_s"]
     total = float(cpu["value"].sum())
+    printed = cpu[cpu["method"].isin(paper_results()["our_method"])]["value"].sum()
     out = [f"CPU seconds of fits and searches: {total:,.0f} over {len(cpu):,} cells."]
     for column, word in (("method", "line"), ("dataset", "dataset")):
         sums = cpu.groupby(column)["value"].sum().sort_values(ascending=False)
@@ -299,8 +300,19 @@ def text_of(folder, load):
     ]
     if (folder / "times.parquet").exists():
         times = pd.read_parquet(folder / "times.parquet")
-        lines += [*parts_table(run, times), "", *by_line(times)]
+        lines += [*parts_table(run, times), "", *by_line(times), *by_model(folder)]
     return "\n".join(lines).rstrip(), run.suite
+
+
+def by_model(folder):
+    """Return a sentence on the CPU seconds of models that are kept in the folder of a run."""
+    spent = {}
+    for path in sorted(folder.glob("objects/*/*/time.json")):
+        seconds = json.loads(path.read_text()).get("cpu_seconds", 0.0)
+        stage = path.parts[-3]
+        spent[stage] = spent.get(stage, 0.0) + seconds
+    known = ", ".join(f"{stage} {seconds:,.0f}" for stage, seconds in spent.items())
+    return [f"CPU seconds of trained models: {known}."] if known else []
 
 
 def machine(folder):

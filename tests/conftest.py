@@ -178,3 +178,14 @@ def _check():
 
     Check.found, Check.two_classes = staticmethod(all_found), staticmethod(two_classes)
     return Check
+
+
+@pytest.fixture
+def one_thread():
+    """Products of matrices in one order of sums, as in workers of a benchmark."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -43,7 +43,6 @@ def test_a_job_does_not_look_through_the_objects_of_its_worker():
 
 EARLY = """
 import sys
-from pathlib import Path
 from cel.benchmark.early_imports import import_early
 before = set(sys.modules)
 import_early(["tcrex", "a_stranger"])

@@ -22,12 +22,7 @@ from cel.models.training.many import fit_many
 from cel.space import Feature, FeatureSpace
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def names(letter, count):

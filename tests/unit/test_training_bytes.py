@@ -18,12 +18,7 @@ from cel.preprocessing.blocks import Blocks
 from cel.space import Feature, FeatureSpace
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def same(a, b):
