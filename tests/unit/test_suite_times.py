@@ -154,3 +154,18 @@ def test_seconds_of_workers_by_part_add_up(tmp_path):
     assert found["fits"][1] == 0.25 + 0.5
     assert found["searches"][1] == 1.0 + 1.0
     assert sum(seconds for seconds, _ in found.values()) == run.workers * run.last
+
+
+def test_cpu_seconds_of_models_are_summed_by_stage(tmp_path):
+    for stage, key, seconds in (
+        ("density", "a", 2.0),
+        ("density", "b", 3.4),
+        ("predictor", "a", 1),
+    ):
+        place = tmp_path / "objects" / stage / key
+        place.mkdir(parents=True)
+        (place / "time.json").write_text(json.dumps({"seconds": 99.0, "cpu_seconds": seconds}))
+    assert SCRIPT["by_model"](tmp_path) == [
+        "CPU seconds of trained models: density 5, predictor 1."
+    ]
+    assert SCRIPT["by_model"](tmp_path / "objects") == []
