@@ -21,7 +21,6 @@ from cel.models.training.by_hand import _ByGraph, gradients, negated
 from cel.models.training.many import fit_many
 from cel.space import Feature, FeatureSpace
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 

@@ -17,7 +17,6 @@ from cel.models.training.many import fit_many
 from cel.preprocessing.blocks import Blocks
 from cel.space import Feature, FeatureSpace
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
