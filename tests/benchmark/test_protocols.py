@@ -63,6 +63,8 @@ def test_paper_is_the_printed_protocol():
     assert (suite.target, suite.constraints, suite.encoding) == ("paper", "none", "onehot")
     assert suite.classifiers["mlp"]["preset"] == suite.density["preset"] == "paper"
     assert suite.regressors["mlp_regressor"]["preset"] == "paper"
+    shape = {k: v for k, v in suite.density.items() if k != "preset"}
+    assert shape == {"flow": "affine", "transforms": 8, "hidden": 16, "n_hidden": 4}
     assert suite.metric_params["prob_plausibility"] == {"quantile": 0.25}
     assert not suite.judges
     assert (len(suite.datasets), suite.folds) == (18, (0, 1, 2, 3, 4))

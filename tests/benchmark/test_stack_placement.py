@@ -114,6 +114,8 @@ def test_models_that_nobody_has_measured_stay_on_the_device(paper):
         {"classifiers": {"mlp": {"epochs": 10**6}}},
         {"regressors": {"mine:Model": {}}},
         {"density": {"model": "maf", "epochs": 10**6}},
+        {"density": {**suite.density, "hidden": 4096}},
+        {"density": {k: v for k, v in suite.density.items() if k != "preset"}},
         {"judges": {"flow": {"hidden": 4096}}},
     ):
         assert not trains_as_measured(replace(suite, **other), "wine")

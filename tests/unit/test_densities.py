@@ -313,6 +313,14 @@ def test_default_suits_the_space():
     assert isinstance(default_density(SPACE, epochs=3), MixedDensity)
     assert isinstance(default_density(FeatureSpace.continuous(3)), MaskedAutoregressiveFlow)
     assert default_density(SPACE, epochs=3).epochs == 3
+    given = [default_density(SPACE, flow=flow) for flow in (None, "affine", "spline")]
+    assert [d.flow for d in given if isinstance(d, MixedDensity)] == ["spline", "affine", "spline"]
+    numbers = FeatureSpace.continuous(3)
+    assert default_density(numbers, flow="affine").name == "maf"
+    assert default_density(numbers, flow="spline").name == "nsf"
+    for space in (SPACE, numbers):
+        with pytest.raises(ConfigError, match="unknown flow 'spiline'.*spline"):
+            default_density(space, flow="spiline")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def block_costs(plan: Plan, store: Store) -> dict[BlockName, BlockCost]:
 def trains_as_measured(suite: Suite, dataset: str) -> bool:
     """Tell whether the table of training times was measured with models like those of a suite.
 
-    A model of the user's own, or settings beyond a preset, may take any time.
+    A model of the user's own, or settings beyond those that were measured, may take any time.
     """
     table = _timings()
     given = [*suite.classifiers.items(), *suite.regressors.items()]
@@ -152,8 +152,15 @@ def trains_as_measured(suite: Suite, dataset: str) -> bool:
         for d in (suite.density, *suite.judges.values())
         if d.get("model", "flow") not in table["closed"]
     ]
-    plain = all(set(s) <= {"preset"} for s in [*(s for _, s in given), *flows])
+    plain = all(_as_measured(s, table) for s in [*(s for _, s in given), *flows])
     return dataset in table["density"] and plain and not own
+
+
+def _as_measured(settings: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+    """Tell whether a model has no settings but its preset and those measured with it."""
+    own = {k: v for k, v in settings.items() if k != "preset"}
+    preset = table["preset"].get(str(settings.get("preset")), {})
+    return not own or own == preset.get("settings")
 
 
 def cell_seconds(suite: Suite, cells: Iterable[Cell]) -> dict[str, float]:
