@@ -319,7 +319,7 @@ def test_default_suits_the_space():
     assert default_density(numbers, flow="affine").name == "maf"
     assert default_density(numbers, flow="spline").name == "nsf"
     for space in (SPACE, numbers):
-        with pytest.raises(ConfigError, match="unknown flow 'spiline'.*spline"):
+        with pytest.raises(ConfigError, match=r"unknown flow 'spiline'.*spline"):
             default_density(space, flow="spiline")
 
 
