@@ -28,7 +28,10 @@ def default_density(
     >>> default_density(FeatureSpace.continuous(2), epochs=5).name
     'maf'
     """
-    numbers = {"affine": MaskedAutoregressiveFlow, "spline": NeuralSplineFlow}
+    numbers: dict[str, type[GenerativePytorchMixin]] = {
+        "affine": MaskedAutoregressiveFlow,
+        "spline": NeuralSplineFlow,
+    }
     if flow is not None and flow not in numbers:
         raise ConfigError(f"unknown flow {flow!r}; {did_you_mean(flow, numbers)}")
     if space.categorical_features:
