@@ -84,7 +84,7 @@ class _Terms(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, onehot: Tensor, terms: CategoryTerms) -> Tensor:
         table = logits.new_zeros(terms.table_shape(len(logits)))
         ctx.terms = own = Terms(terms, logits, onehot, table)
-        return own.rows
+        return own.rows.clone()  # `rows` itself would hold its node, which holds `rows`
 
     @staticmethod
     @once_differentiable
