@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 
 import numpy as np
@@ -221,6 +222,27 @@ def test_stacks_learn_like_single_models(name):
     assert abs(ours - theirs) < 0.3 * max(1.0, abs(theirs))
     assert [len(m.history_) for m in many] == [len(m.history_) for m in alone]
     assert all(np.isfinite(numbers(m, X, y)).all() for m in many)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_leave_no_graph_to_the_collector(name):
+    """A graph in a cycle keeps its memory, and its parameters cannot leave a stack."""
+    X, y = problem(MODELS.get(name))
+    X = np.hstack([X, X[:, [2]], 1 - X[:, [2]]])  # a second category: mixed rows have a fast path
+    more = Feature(name="d", kind="categorical", columns=(5, 6), categories=("yes", "no"))
+    rows = [read_rows(X, y, FeatureSpace((*SPACE, more)), (X[:20], y[:20]))] * 2
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        fit_many([make(name, random_state=s) for s in range(2)], rows)
+        gc.collect()
+        left = [o.grad_fn for o in gc.garbage if isinstance(o, torch.Tensor) and o.grad_fn]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not left
 
 
 @pytest.mark.gpu
