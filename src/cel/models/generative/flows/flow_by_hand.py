@@ -14,7 +14,14 @@ from torch import Tensor
 from cel.models.generative.flows.bijections import Affine, Spline
 from cel.models.generative.flows.latent_by_hand import LatentByHand
 from cel.models.generative.flows.maps_by_hand import AffineByHand, SplineByHand
-from cel.models.generative.flows.masked_by_hand import MaskedByHand, Trace, Workspace, learns_alone
+from cel.models.generative.flows.masked_by_hand import (
+    ROUND,
+    MaskedByHand,
+    Trace,
+    Workspace,
+    learns_alone,
+    same_narrow,
+)
 
 if TYPE_CHECKING:
     from cel.models.generative.flows.flow import Flow
@@ -69,7 +76,7 @@ class FlowByHand:
     def density(self, x: Tensor, *, learns: bool) -> Tensor:
         """Return log p of rows (n, d) given the context in their memory."""
         flow, net, kept = self.flow, self.net, self.kept(len(x), learns)
-        net.mask_weights()
+        net.mask_weights(kept.space.layer)
         if flow.training and flow.noise:
             x = torch.add(x, kept.noise.normal_().mul_(flow.noise), out=kept.noise)
         for part in kept.contexts[1:]:
@@ -77,6 +84,7 @@ class FlowByHand:
         torch.sub(x, flow.loc, out=kept.z[0]).div_(flow.scale)
         slopes = -flow.scale.log()
         for t, trace in enumerate(kept.traces):
+            kept.enter(t)
             net.forward(t, trace, kept.space)
             slopes = kept.map.forward(t, kept.z[t], slopes, kept.z[t + 1])
         return kept.latent.rows(kept.z[-1]).add_(slopes.sum(-1))
@@ -87,26 +95,51 @@ class FlowByHand:
         by = kept.latent.slope(kept.z[-1])
         for t in range(len(kept.traces) - 1, -1, -1):
             direct = kept.map.backward(t, by, kept.z[t + 1])
+            if t + 1 < len(kept.traces):
+                kept.enter(t)
             net.backward(t, kept.traces[t], kept.space)
             if t:
-                torch.mm(kept.space.by_first, net.first_back[t], out=kept.by_inputs)
+                torch.mm(kept.space.by_whole, kept.back[t], out=kept.by_inputs)
                 torch.sub(direct, kept.by_z, out=by)
-        net.mask_gradients()
+        net.mask_gradients(kept.space.layer)
 
 
 class FlowMemory:
-    """Where a step writes for batches of `n` rows; one that does not learn keeps one transform."""
+    """Where a step writes for batches of `n` rows; one that does not learn keeps one transform.
+
+    Where the context is wider than the rows, all transforms read one table of inputs, which has
+    the numbers of one transform at a time.
+    """
 
     def __init__(self, own: FlowByHand, n: int, learns: bool) -> None:
         flow, net = own.flow, own.net
         d, count, room = flow.n_features, len(net.first), flow.loc.new_empty
         self.space = Workspace(net, n)
-        traces = [Trace(net, n) for _ in range(count if learns else 1)]
-        self.contexts = [trace.inputs[:, d:] for trace in traces]
+        self.shared = learns and net.n_inputs > 2 * d
+        inputs = room(n, net.n_inputs) if self.shared else None
+        traces = [Trace(net, n, inputs) for _ in range(count if learns else 1)]
+        seen = [trace.inputs for trace in (traces[:1] if self.shared else traces)]
+        self.contexts, self.entry = [t[:, d:] for t in seen], seen[0][:, :d]
         self.context = self.contexts[0]
         self.traces = traces if learns else traces * count
-        self.z = [trace.inputs[:, :d] for trace in self.traces] + [room(n, d)]
-        self.noise, self.by_inputs = room(n, d), room(n, net.n_inputs)
-        self.by_z = self.by_inputs[:, :d]
+        here = [t.inputs[:, :d] for t in self.traces]
+        self.z = [*([room(n, d) for _ in here] if self.shared else here), room(n, d)]
+        self.noise = room(n, d)
+        self._make_way_back(own, n)
         self.latent = LatentByHand(flow.tail, n, d)
         self.map = MAPS[type(flow.bijection)](flow.bijection, self.space, (n, d), len(traces))
+
+    def _make_way_back(self, own: FlowByHand, n: int) -> None:
+        """Prepare the gradient of the numbers: that of the context is wanted by nobody."""
+        net, d = own.net, own.flow.n_features
+        wanted = min(-(-d // ROUND) * ROUND, net.n_inputs)
+        width, whole = net.hidden + net.n_outputs, self.space.layer.width
+        if not same_narrow(n, width, whole, net.n_inputs, wanted):
+            wanted = net.n_inputs
+        self.back, self.by_inputs = net.first_back(wanted), own.flow.loc.new_empty(n, wanted)
+        self.by_z = self.by_inputs[:, :d]
+
+    def enter(self, t: int) -> None:
+        """Put the numbers that transform `t` reads where it reads them."""
+        if self.shared:
+            self.entry.copy_(self.z[t])

@@ -91,7 +91,7 @@ class LawByHand:
         )
         if context is not None:
             trace.inputs[:, width:] = context
-        net.mask_weights()
+        net.mask_weights(space.layer)
         net.forward(0, trace, space)
         self.terms = Terms(law.terms, space.out, onehot, table)
         return self.terms.rows
@@ -102,7 +102,7 @@ class LawByHand:
         by = -torch.ones(n) / n
         space.by_out.copy_(self.terms.backward(by))
         self.net.backward(0, trace, space)
-        self.net.mask_gradients()
+        self.net.mask_gradients(space.layer)
 
     def _kept(self, n: int, learns: bool) -> tuple[Trace, Workspace, Tensor]:
         key = n, learns
