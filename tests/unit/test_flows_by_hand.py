@@ -7,12 +7,18 @@ import pytest
 import torch
 
 from cel.models.generative import MaskedAutoregressiveFlow, MixedDensity, NeuralSplineFlow
-from cel.models.generative.flows import masked_by_hand
+from cel.models.generative.flows import flow_by_hand, masked_by_hand
 from cel.models.generative.flows.bijections import Affine, Shift, Spline
 from cel.models.generative.flows.flow import Flow
 from cel.models.generative.flows.flow_by_hand import FlowByHand
 from cel.models.generative.flows.masked import autoregressive_degrees, coupling_degrees
-from cel.models.generative.flows.masked_by_hand import same_inside
+from cel.models.generative.flows.masked_by_hand import (
+    MaskedByHand,
+    Workspace,
+    same_inside,
+    same_narrow,
+    same_padded,
+)
 from cel.models.generative.mixed.mixed_by_hand import MixedByHand
 from cel.models.generative.mixed.mixed_net import MixedNet
 from cel.models.inputs import read_rows
@@ -78,6 +84,10 @@ CASES = [
     (MixedDensity, {"preset": "paper"}),
     (MixedDensity, {"hidden": 11, "dropout": 0.0, "noise": 0.0, "transforms": 3}),
     (MixedDensity, {"flow": "affine", "hidden": 10}),
+    (
+        MixedDensity,
+        {"preset": "paper", "flow": "affine", "transforms": 8, "n_hidden": 4, "hidden": 16},
+    ),
 ]
 
 
@@ -93,22 +103,64 @@ def test_both_paths_give_the_same_bytes(monkeypatch, kind, settings, target):
     assert here == learned(kind, data, **settings)
 
 
-@pytest.mark.parametrize("kind", [MaskedAutoregressiveFlow, MixedDensity])
-def test_tables_apart_give_the_same_bytes(monkeypatch, kind):
-    data = rows(kind, 302, "class")
-    here = learned(kind, data)
-    monkeypatch.setattr(masked_by_hand, "same_inside", lambda *_: False)
-    assert here == learned(kind, data)
+ROUNDED = {
+    "same_inside": masked_by_hand,
+    "same_padded": masked_by_hand,
+    "same_narrow": flow_by_hand,
+}
 
 
-def test_products_that_round_otherwise_are_noticed(monkeypatch):
-    same_inside.cache_clear()
-    assert same_inside(64, 16, 8, 24), "usual shapes are not copied"
-    same_inside.cache_clear()
+@pytest.mark.parametrize("check", ROUNDED)
+@pytest.mark.parametrize("settings", [{}, {"flow": "affine", "hidden": 16}])
+def test_products_that_would_round_otherwise_are_made_as_autograd_makes_them(
+    monkeypatch, settings, check
+):
+    """Where the short way is refused, the long one gives the same bytes."""
+    data, asked = rows(MixedDensity, 302, "class"), []
+    here = learned(MixedDensity, data, **settings)
+    monkeypatch.setattr(ROUNDED[check], check, lambda *shape: asked.append(shape))
+    assert here == learned(MixedDensity, data, **settings)
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("check", "shape"),
+    [
+        (same_inside, (64, 16, 8, 24)),
+        (same_padded, (64, 29, 30, 32)),
+        (same_narrow, (64, 30, 32, 40, 16)),
+    ],
+)
+def test_products_that_round_otherwise_are_noticed(monkeypatch, check, shape):
+    check.cache_clear()
+    assert check(*shape), "usual shapes are not copied"
+    check.cache_clear()
     plain = torch.mm
-    monkeypatch.setattr(torch, "mm", lambda a, b: plain(a, b) + (0 if a.is_contiguous() else 1e-6))
-    assert not same_inside(64, 16, 8, 24)
-    same_inside.cache_clear()
+
+    def uneven(a, b, **kept):
+        return plain(a, b, **kept).add_(0 if a.is_contiguous() and b.shape[1] > 16 else 1e-6)
+
+    monkeypatch.setattr(torch, "mm", uneven)
+    assert not check(*shape)
+    check.cache_clear()
+
+
+def widths(hidden, n):
+    """Columns of the first product with 10 outputs, as it is and as it is made for `n` rows."""
+    own = MaskedByHand(
+        flow(degrees=lambda d, k: autoregressive_degrees(d, 5), hidden=hidden).net, spaced=False
+    )
+    return own.plain.width, Workspace(own, n).layer.width
+
+
+def test_first_products_get_a_round_width_where_that_is_little_more_work(monkeypatch):
+    monkeypatch.setattr(masked_by_hand, "same_padded", lambda *_: True)
+    assert widths(20, 64) == (30, 32)
+    assert widths(20, 63) == (30, 30), "few rows"
+    assert widths(18, 64) == (28, 28), "14 % more columns"
+    assert widths(22, 64) == (32, 32)
+    monkeypatch.setattr(masked_by_hand, "same_padded", lambda *_: False)
+    assert widths(20, 64) == (30, 30), "rounds otherwise"
 
 
 @pytest.mark.parametrize("kind", [MaskedAutoregressiveFlow, MixedDensity])
@@ -119,8 +171,8 @@ def test_a_stack_learns_by_the_graph(monkeypatch, kind):
     assert {type(t) for t in taken} == {_ByGraph}
 
 
-def flow(bijection=None, degrees=autoregressive_degrees, kind=Flow, **settings):
-    return kind(degrees(2, 3), bijection or Affine(), hidden=4, n_hidden=2, **settings)
+def flow(bijection=None, degrees=autoregressive_degrees, kind=Flow, *, hidden=4, **settings):
+    return kind(degrees(2, 3), bijection or Affine(), hidden=hidden, n_hidden=2, **settings)
 
 
 def frozen(module):
