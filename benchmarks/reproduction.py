@@ -212,9 +212,10 @@ HEAD = """# Beside the printed tables
 `cel run paper` computes the cells of the paper's ten tables by the printed protocol: models
 trained as the paper says, one column per category, no constraint honoured, the targets that were
 run (local methods class 0, global and group methods class 1) and the quantile of plausibility that
-was run ({quantile}). Logistic regression is convex and solved to the optimum. Up to {most} rows of
-a fold are explained ({rows:,} of a dataset): a share of rows has a standard error of at most
-{error:.1f} points on datasets that have so many.
+was run ({quantile}). Logistic regression is convex and solved to the optimum. Densities are the
+printed flow; beside categories it is the law of a row's numbers given its categories, whose own
+law has layers of that size. Up to {most} rows of a fold are explained ({rows:,} of a dataset): a
+share of rows has a standard error of at most {error:.1f} points on datasets that have so many.
 SETTINGS
 `cel compare RUN --with paper` puts every printed value beside ours.
 `python benchmarks/reproduction.py` prints this page from the shipped scores.

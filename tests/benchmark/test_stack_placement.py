@@ -22,6 +22,8 @@ from cel.benchmark.runner import _in_turn, pending_tasks
 from cel.benchmark.spec import load_suite
 from cel.benchmark.stack_placement import (
     ON_DEVICE,
+    SMALL_S,
+    TOGETHER,
     Passage,
     flow_order,
     longest_first,
@@ -82,14 +84,17 @@ def test_small_datasets_may_train_on_cores_and_large_ones_go_first(paper):
     small = [s.dataset for s in turn if s.small]
     large = [s.dataset for s in turn if not s.small]
     assert [s.dataset for s in turn] == large + small
-    assert set(large) == {
-        "adult", "bank_marketing", "credit_default", "give_me_some_credit", "heloc",
-        "lending_club", "scm20d",
-    }  # fmt: skip
     training, explaining = (
-        {d: sum(getattr(c, of) for (name, _, _), c in costs.items() if name == d) for d in large}
+        {
+            d: sum(getattr(c, of) for (name, _, _), c in costs.items() if name == d)
+            for d in large + small
+        }
         for of in ("training", "explaining")
     )
+    assert {"adult", "scm20d"} <= set(large)
+    assert {"wine", "moons", "law"} <= set(small)
+    most = SMALL_S / TOGETHER
+    assert max(training[d] for d in small) <= most < min(training[d] for d in large)
     slow = {d for d in large if ON_DEVICE * training[d] > explaining[d] / 16}
     quick = [d for d in large if d not in slow]  # soon trained, long to explain
     assert quick
@@ -128,9 +133,19 @@ def test_a_preset_is_part_of_the_estimate(paper):
     name = ("adult", 0, "mlp")
     autoencoder = 2.5 + 1.5 * 3.2  # about
     assert usual[name].training == pytest.approx(9 + 41 + autoencoder, abs=1)
+    measured = estimate._timings()["preset"]["paper"]
     longer = costs[name].training - usual[name].training
-    assert longer == pytest.approx(8.2 * 9 + 87 - 41)
+    own = [measured[stage]["adult"] for stage in ("predictor", "density")]
+    assert longer == pytest.approx(sum(own) - 9 - 41)
     assert costs[name].explaining == pytest.approx(usual[name].explaining)
+    name = ("mixed", 0, "mlp")  # not measured: so many times the default
+    other, plain = (
+        block_costs(make_plan(replace(s, datasets=("mixed",))), store)[name].training
+        for s in (plan.suite, plain)
+    )
+    times = measured["longer"]
+    more = (times["predictor"] - 1) * 0.7 + (times["density"] - 1) * 3
+    assert other - plain == pytest.approx(more)
 
 
 def test_blocks_that_take_long_go_first():
