@@ -163,6 +163,18 @@ def test_first_products_get_a_round_width_where_that_is_little_more_work(monkeyp
     assert widths(20, 64) == (30, 30), "rounds otherwise"
 
 
+@pytest.mark.parametrize(("alike", "columns"), [(True, 16), (False, 3 + 20)])
+def test_gradients_of_the_context_are_left_out_where_nothing_else_changes(
+    monkeypatch, alike, columns
+):
+    monkeypatch.setattr(flow_by_hand, "same_narrow", lambda *_: alike)
+    kept = FlowByHand(flow(degrees=lambda d, k: autoregressive_degrees(d, 3), n_context=20)).kept(
+        64, True
+    )
+    assert kept.by_inputs.shape == (64, columns)
+    assert {b.shape[1] for b in kept.back} == {columns}
+
+
 @pytest.mark.parametrize("kind", [MaskedAutoregressiveFlow, MixedDensity])
 def test_a_stack_learns_by_the_graph(monkeypatch, kind):
     taken = []
