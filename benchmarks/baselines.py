@@ -22,9 +22,9 @@ from pathlib import Path
 import pandas as pd
 
 from cel.benchmark import collect, open_run
-from cel.benchmark.collect import cell_table
 from cel.benchmark.experiments import experiment_scores
 from cel.benchmark.row_scores import common_table, compare_rows, pair_table, pool_common
+from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shipped import KINDS, refused_cells, sample_rows, shipped_path
 
 CELL = ["dataset", "model", "method", "fold"]

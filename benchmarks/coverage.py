@@ -14,7 +14,7 @@ import sys
 import pandas as pd
 
 from cel.benchmark import collect, open_run
-from cel.benchmark.collect import cell_table
+from cel.benchmark.score_tables import cell_table
 from cel.cf_methods import METHODS
 from cel.protocols import Scope
 

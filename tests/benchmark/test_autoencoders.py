@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from cel.benchmark import open_run, run
-from cel.benchmark.collect import cell_table
 from cel.benchmark.estimate import estimate
 from cel.benchmark.keys import seed_of
 from cel.benchmark.plan import MethodFacts, make_plan, method_facts
+from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shelf import AUTOENCODER
 from cel.benchmark.spec import load_suite
 from cel.benchmark.stages import Workbench

@@ -8,17 +8,22 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import cel.benchmark.plan
 from cel.benchmark import hatched
 from cel.benchmark.hatched import HATCHES, Nursery
 from cel.benchmark.processes import Lines
 from cel.benchmark.supervisor import Supervisor
+from cel.cli.app import app
 
 pytestmark = pytest.mark.skipif(not HATCHES, reason="needs Linux with pidfd and fork")
 
 
 def _made(folder, methods=("wachter",)):
-    return Nursery(folder, "cpu", methods, dict(os.environ), folder / "log")
+    nursery = Nursery("cpu")
+    nursery.serve(folder, methods, folder / "log")
+    return nursery
 
 
 def _hatched(nursery):
@@ -85,6 +90,73 @@ def test_nobody_waits_for_a_nursery_when_the_run_ends(tmp_path):
     assert nursery.ended
 
 
+def test_a_nursery_that_nobody_used_is_not_waited_for():
+    nursery = Nursery("cpu")
+    began = time.monotonic()
+    nursery.close()
+    assert nursery.ended
+    assert time.monotonic() - began < 0.5
+    nursery.close()  # the supervisor closes it, and so does who began it
+
+
+def test_what_a_nursery_prints_before_it_has_a_log_is_kept(tmp_path, monkeypatch):
+    """Also while it imports, and also what its own imports print."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; print('early', file=sys.stderr)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    nursery = Nursery("cpu")
+    (tmp_path / "log").write_text("of an earlier run\n")
+    nursery.serve(tmp_path, ["wachter"], tmp_path / "log")
+    nursery.serve(tmp_path / "other", ["wachter"], tmp_path / "never")  # the first time counts
+    worker = _hatched(nursery)
+    nursery.close()
+    assert (tmp_path / "log").read_text() == "of an earlier run\nearly\n"
+    assert not (tmp_path / "never").exists()
+    worker.stdin.close()
+    worker.wait()
+    _left(worker)
+
+
+def test_a_nursery_that_died_before_it_was_asked_is_replaced(tmp_path):
+    nursery = Nursery("cpu")
+    nursery._process.kill()
+    nursery._process.wait()
+    nursery.serve(tmp_path, ["wachter"], tmp_path / "log")  # nobody is there; no error
+    supervisor = Supervisor(tmp_path, jobs=2, report=print, log=tmp_path / "log", nursery=nursery)
+    supervisor._methods = ["wachter"]
+    worker = supervisor._start()
+    assert supervisor._nursery is not nursery
+    supervisor._nursery.close()
+    worker.stdin.close()
+    assert worker.wait() in (0, -9)
+    _left(worker)
+
+
+def test_the_command_begins_to_import_before_it_plans(tmp_path, monkeypatch):
+    """One nursery, begun by the command, serves the run; none where a run is there already."""
+    begun, planned = [], []
+    monkeypatch.chdir(tmp_path)
+    real = Nursery.__init__
+
+    def noted(self, device):
+        begun.append((device, len(planned)))
+        real(self, device)
+
+    monkeypatch.setattr(Nursery, "__init__", noted)
+    monkeypatch.setattr("cel.benchmark.processes.usable_cores", lambda: 2)
+    monkeypatch.setattr("cel.benchmark.supervisor.usable_cores", lambda: 2)
+    plan = cel.benchmark.plan.make_plan
+    monkeypatch.setattr(cel.benchmark.plan, "make_plan", lambda *a: planned.append(a) or plan(*a))
+    asked = ["run", "smoke", "-d", "moons", "-m", "wachter", "-m", "cem", "-j", "2", "--alone"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert begun == [("cpu", 0)]
+    assert planned
+    for more in (["--dry-run"], ["-j", "1", "--out", "one"], []):
+        result = CliRunner().invoke(app, [*asked, *more])
+        assert result.exit_code == 0, result.output
+    assert len(begun) == 1
+
+
 def test_without_a_nursery_workers_are_started(tmp_path, monkeypatch):
     """One that cannot fork is tried once."""
     tried, started = [], []
@@ -92,8 +164,11 @@ def test_without_a_nursery_workers_are_started(tmp_path, monkeypatch):
     class Barren:
         ended = False
 
-        def __init__(self, *_):
+        def __init__(self, _):
             tried.append(self)
+
+        def serve(self, *_):
+            pass
 
         def hatch(self, _):
             return None
@@ -119,9 +194,10 @@ def test_a_system_without_descriptors_of_processes_hatches_nothing(monkeypatch):
 @pytest.mark.slow
 def test_workers_end_with_the_runner(tmp_path):
     code = (
-        "import os, sys, time, pathlib; from cel.benchmark.hatched import Nursery\n"
+        "import time, pathlib; from cel.benchmark.hatched import Nursery\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "nursery = Nursery(folder, 'cpu', ['wachter'], dict(os.environ), folder / 'log')\n"
+        "nursery = Nursery('cpu')\n"
+        "nursery.serve(folder, ['wachter'], folder / 'log')\n"
         "worker = nursery.hatch(lambda: False)\n"
         "print(worker.pid, nursery._process.pid, flush=True)\n"
         "time.sleep(60)\n"

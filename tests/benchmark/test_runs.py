@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from cel.benchmark import collect, open_run, run
-from cel.benchmark.collect import cell_table
 from cel.benchmark.estimate import largest_first
+from cel.benchmark.score_tables import cell_table
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
 

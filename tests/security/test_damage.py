@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 import cel
 from cel.benchmark import Store, collect, open_run, run
-from cel.benchmark.collect import cell_table, versions_of
+from cel.benchmark.score_tables import cell_table, versions_of
 from cel.benchmark.side_by_side import compare_runs
 from cel.errors import CelError, StoreError
 from cel.models import MODELS, load_model

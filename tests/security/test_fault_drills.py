@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cel.paths
-from cel.benchmark import Store, run
+from cel.benchmark import Store, run, score_tables
 from cel.config import write_yaml
 
 pytestmark = [
@@ -121,7 +121,6 @@ def test_two_runs_on_one_store(plan, wanted, tmp_path):
 def test_a_full_disk_at_ten_moments(plan, wanted, tmp_path, monkeypatch):
     """Writing in the runner fails at a random moment; the next run completes the rest."""
     chance, real = random.Random(2), cel.paths.replacing
-    collecting = sys.modules["cel.benchmark.collect"]  # the package has a function of that name
     for i in range(10):
         left = [chance.randrange(1, 12)]
 
@@ -132,13 +131,13 @@ def test_a_full_disk_at_ten_moments(plan, wanted, tmp_path, monkeypatch):
             real(path, write)
 
         monkeypatch.setattr(cel.paths, "replacing", full)
-        monkeypatch.setattr(collecting, "replacing", full)
+        monkeypatch.setattr(score_tables, "replacing", full)
         try:
             run(plan, tmp_path / f"r{i}")
         except OSError as error:
             assert error.errno == errno.ENOSPC  # noqa: PT017
         monkeypatch.setattr(cel.paths, "replacing", real)
-        monkeypatch.setattr(collecting, "replacing", real)
+        monkeypatch.setattr(score_tables, "replacing", real)
         assert run(plan, tmp_path / f"r{i}").complete
         assert (tmp_path / f"r{i}" / "scores.parquet").read_bytes() == wanted
 

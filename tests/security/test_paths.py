@@ -9,7 +9,7 @@ import pytest
 
 from cel import load_dataset
 from cel.benchmark import Store, load_suite, make_plan
-from cel.benchmark.collect import write_scores
+from cel.benchmark.score_tables import write_scores
 from cel.errors import CelError, ConfigError, DataError, StoreError
 from cel.paths import file_name, inside, read_bytes, read_json, relative_path, unlinked
 

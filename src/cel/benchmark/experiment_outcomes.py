@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.benchmark.collect import summarise
 from cel.benchmark.experiments import DERIVED, experiments
+from cel.benchmark.score_tables import summarise
 from cel.benchmark.shipped import shipped_table
 from cel.benchmark.side_by_side import compare_with_paper
 from cel.benchmark.verdicts import agreeing_pairs, beyond_accident

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from cel.benchmark.collect import collect
 from cel.benchmark.named import import_folders
 from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.printed_values import paper_results
+from cel.benchmark.score_tables import collect
 from cel.benchmark.spec import MethodSpec, Suite
 from cel.benchmark.store import Store
 from cel.config import read_yaml

@@ -1,20 +1,26 @@
-"""The runner's side of a nursery: workers that were forked, used like those that were started."""
+"""The runner's side of a nursery: workers that were forked, used like those that were started.
+
+Light to import: the command line starts a nursery before it imports what it plans a run with.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 from cel.benchmark.apart import FORKS
 
-__all__ = ["HATCHES", "Hatched", "Nursery"]
+__all__ = ["HATCHES", "Hatched", "Nursery", "worker_environment"]
 
 POLL_S = 0.2
 KILLED = -9  # exit code of a worker whose nursery could not tell it
@@ -34,6 +40,16 @@ def _hatches() -> bool:
 
 
 HATCHES = _hatches()
+
+
+def worker_environment(device: str) -> dict[str, str]:
+    """Return the environment of workers: one thread, and a GPU only for those that train on it."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    threads = dict.fromkeys(names, "1")
+    # A process that has computed gradients beside a GPU, as metrics that train models do,
+    # cannot give autograd to processes that it forks for methods: on cores no GPU is seen.
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    return os.environ | threads | hidden
 
 
 class Hatched:
@@ -88,31 +104,38 @@ class Hatched:
 class Nursery:
     """A process that forks workers for a run; see `cel.benchmark.nursery`.
 
+    It begins to import as soon as it is made, and forks once it was told what for (`serve`).
+
     Args:
-        store: folder of the store.
-        device: handed to the workers.
-        methods: names of the methods whose libraries are imported.
-        environment: of the processes.
-        log: file that receives what the nursery itself prints.
+        device: of the workers.
     """
 
-    def __init__(
-        self,
-        store: Path,
-        device: str,
-        methods: Iterable[str],
-        environment: Mapping[str, str],
-        log: Path,
-    ) -> None:
+    def __init__(self, device: str) -> None:
+        self.device, self._told_what_for = device, False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = ["-P", "-m", "cel.benchmark.nursery"]
-        about = [str(store), device, str(theirs.fileno()), str(os.getpid()), ",".join(methods)]
-        with theirs, open(log, "ab") as printed:
+        about = [device, str(theirs.fileno()), str(os.getpid())]
+        with theirs, tempfile.TemporaryFile() as printed:
             self._process = subprocess.Popen(
                 [sys.executable, *module, *about], pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=dict(environment),
-                process_group=0,
+                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
+                env=worker_environment(device), process_group=0,
             )  # fmt: skip
+
+    def serve(self, store: Path, methods: Iterable[str], log: Path) -> None:
+        """Say what the workers are for; the first time counts.
+
+        Args:
+            store: folder of the store.
+            methods: names of the methods whose libraries are imported.
+            log: file that receives what the nursery itself prints, or has printed.
+        """
+        if self._told_what_for:
+            return
+        self._told_what_for = True
+        about = json.dumps({"store": str(store), "methods": list(methods)}).encode()
+        with open(log, "ab") as printed, contextlib.suppress(OSError):  # it is gone: `ended`
+            socket.send_fds(self._socket, [about], [printed.fileno()])
 
     @property
     def ended(self) -> bool:
@@ -120,7 +143,10 @@ class Nursery:
         return self._process.poll() is not None
 
     def hatch(self, stopped: Callable[[], bool]) -> Hatched | None:
-        """Return a new worker; None if the nursery ended, or if nobody wants one any more."""
+        """Return a new worker of a nursery that was told what for.
+
+        None if the nursery ended, or if nobody wants one any more.
+        """
         theirs, ours = zip(*(_pipe(number) for number in range(4)), strict=True)
         try:
             socket.send_fds(self._socket, [b"worker"], theirs)
@@ -146,10 +172,10 @@ class Nursery:
         return Hatched(int(pid), pipes, told, rest)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it end; one that nobody used is not waited for."""
         self._socket.close()
         try:
-            self._process.wait(timeout=1)
+            self._process.wait(timeout=1 if self._told_what_for else 0)
         except subprocess.TimeoutExpired:  # still importing
             self._process.kill()
             self._process.wait()

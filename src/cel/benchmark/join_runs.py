@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cel.benchmark.collect import write_scores
 from cel.benchmark.plan import Plan, make_plan
 from cel.benchmark.preflight import check_folder
 from cel.benchmark.runner import open_run
+from cel.benchmark.score_tables import write_scores
 from cel.benchmark.spec import Suite
 from cel.benchmark.store import Store
 from cel.errors import ConfigError

@@ -1,16 +1,18 @@
 """A process that imports everything once and then forks workers (`cel.benchmark.hatched`).
 
-Run as `python -P -m cel.benchmark.nursery STORE DEVICE SOCKET RUNNER METHODS`. Sixteen workers
-that import for themselves keep all cores of a machine busy for many seconds; a fork takes
-milliseconds and shares the memory of what was imported. The nursery trains nothing, runs no method
-and touches no GPU. It ends when its socket is closed; its workers go on without it, and end with
-the runner.
+Run as `python -P -m cel.benchmark.nursery DEVICE SOCKET RUNNER`. Sixteen workers that import for
+themselves keep all cores of a machine busy for many seconds; a fork takes milliseconds and shares
+the memory of what was imported. Its first message says which store its workers are for, and where
+it prints; what it imports before needs neither, so that it can begin while the run is planned. The
+nursery trains nothing, runs no method and touches no GPU. It ends when its socket is closed; its
+workers go on without it, and end with the runner.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import select
 import signal
@@ -24,13 +26,21 @@ from cel.benchmark.early_imports import import_early
 
 __all__ = ["main"]
 
+MAX_MESSAGE = 2**16  # bytes
+
 
 def main(arguments: list[str]) -> int:
     """Fork a worker for every message, and tell how each of them ended."""
-    store, device, number, runner, methods = arguments
+    device, number, runner = arguments
     door = socket.socket(fileno=int(number))
     alive = os.pidfd_open(int(runner))
-    _import(methods.split(","))
+    _import()
+    message, given, _, _ = socket.recv_fds(door, MAX_MESSAGE, 1)
+    if not message:
+        return 0
+    _print_to(given[0])
+    about = json.loads(message)
+    _settle(about["methods"])
     bell, rope = os.pipe()
     os.set_blocking(rope, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -49,7 +59,7 @@ def main(arguments: list[str]) -> int:
         pid = os.fork()
         if pid == 0:
             close = [*given, *told.values(), door.fileno(), bell, rope]
-            _become_worker(given[:3], close, [store, device], alive)
+            _become_worker(given[:3], close, [about["store"], device], alive)
         told[pid] = given[3]
         with contextlib.suppress(OSError):  # the worker itself is first as a rule
             os.setpgid(pid, pid)
@@ -58,15 +68,31 @@ def main(arguments: list[str]) -> int:
             os.close(descriptor)
 
 
-def _import(methods: Sequence[str]) -> None:
-    """Import what workers need, so that none of them does."""
+def _import() -> None:
+    """Import what all workers need."""
     from cel.benchmark import row_scores, shelf, stacked, stages  # noqa: F401
     from cel.metrics import MetricsOrchestrator  # noqa: F401
     from cel.models import fit_many, load_model  # noqa: F401
 
+    import_early(())
+
+
+def _settle(methods: Sequence[str]) -> None:
+    """Import what these methods need, so that none of the workers does."""
     import_early(methods)
     gc.collect()
     gc.freeze()  # collectors of workers need not look through it, which would copy it
+
+
+def _print_to(log: int) -> None:
+    """Print to a log from now on; what was printed to a file before is put there first."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a full disk; or it was no file
+        os.write(log, os.pread(2, MAX_MESSAGE, 0))
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
 
 
 def _become_worker(

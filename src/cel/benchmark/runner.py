@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import cel
-from cel.benchmark.collect import state_of, write_scores
 from cel.benchmark.estimate import block_costs, largest_first
+from cel.benchmark.hatched import Nursery
 from cel.benchmark.named import import_folders
 from cel.benchmark.placement import worth_a_gpu
 from cel.benchmark.plan import Cell, MethodFacts, Plan, make_plan
 from cel.benchmark.preflight import preflight
 from cel.benchmark.processes import usable_cores
+from cel.benchmark.score_tables import state_of, write_scores
 from cel.benchmark.shelf import Shelf
 from cel.benchmark.spec import Suite, load_suite
 from cel.benchmark.stack_placement import longest_first, stacks_in_turn
@@ -188,6 +189,7 @@ def run(
     gpu_search: bool = False,
     shelf: str | Path | None = None,
     watch: Watcher | None = None,
+    nursery: Nursery | None = None,
 ) -> RunSummary:
     """Compute what is missing of a suite and write its score table.
 
@@ -209,6 +211,8 @@ def run(
             they cannot be compared with those of other cells.
         shelf: folder of trained models that runs share (`cel.benchmark.shelf`); None trains all.
         watch: called with every event.
+        nursery: a process that forks workers, begun before the run was planned
+            (`cel.benchmark.hatched`).
     """
     started = time.perf_counter()
     wanted = load_suite(suite)
@@ -238,7 +242,7 @@ def run(
         if engine == "local" and tasks:
             Supervisor(
                 store.root, jobs=jobs, memory_mb=plan.suite.limits.memory_mb, device=device,
-                report=record, log=store.root / "workers.log",
+                report=record, log=store.root / "workers.log", nursery=nursery,
             ).run(*_in_turn(plan, store, tasks, first, jobs, device))  # fmt: skip
         elif tasks:
             from cel.benchmark.cluster import run_on_dask

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cel.benchmark.collect import summarise
 from cel.benchmark.experiments import experiments
 from cel.benchmark.printed_values import paper_results
+from cel.benchmark.score_tables import summarise
 from cel.benchmark.verdicts import AGREES, direction_of, verdicts
 
 __all__ = ["compare_runs", "compare_with_paper", "paper_results", "verdict_counts"]

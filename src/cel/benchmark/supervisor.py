@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cel.benchmark.gpu_places import STACKS
-from cel.benchmark.hatched import HATCHES, Hatched, Nursery
+from cel.benchmark.hatched import HATCHES, Hatched, Nursery, worker_environment
 from cel.benchmark.processes import Lines, end_tree, ending, event_of, tree_mb, usable_cores
 from cel.benchmark.tasks import Fold, WorkItem, next_block
 
@@ -67,6 +67,7 @@ class Supervisor:
         device: handed to the workers.
         report: called with every event, from one thread at a time.
         log: file that receives what workers print, up to 16 MB.
+        nursery: one that was begun for this run already; it is closed at the end.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Supervisor:
         device: str = "cpu",
         report: Callable[[dict[str, Any]], None],
         log: Path,
+        nursery: Nursery | None = None,
     ) -> None:
         self.store, self.jobs, self.memory_mb = store, jobs, memory_mb
         self.device, self.log = device, log
@@ -93,7 +95,7 @@ class Supervisor:
         self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
-        self._nursery: Nursery | None = None
+        self._nursery = nursery
         self._methods: list[str] | None = None  # of workers that are forked; None starts each
 
     def run(self, tasks: Sequence[WorkItem], stacks: Sequence[WorkItem] = ()) -> None:
@@ -219,12 +221,13 @@ class Supervisor:
 
     def _start(self) -> Worker:
         """Return a worker that is ready to be fed; one of several is forked from a nursery."""
-        methods, about = self._methods, (self._environment(), self.log)
+        methods = self._methods
         if methods is None:
             return self._started()
         with self._lock:
             if self._nursery is None or self._nursery.ended:
-                self._nursery = Nursery(self.store, self.device, methods, *about)
+                self._nursery = Nursery(self.device)
+            self._nursery.serve(self.store, methods, self.log)
             nursery = self._nursery
         found = nursery.hatch(self._stop.is_set)
         if found is None and self._stop.is_set():
@@ -233,20 +236,12 @@ class Supervisor:
             self._methods = None  # every further worker imports for itself
         return found or self._started()
 
-    def _environment(self) -> dict[str, str]:
-        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        threads = dict.fromkeys(names, "1")
-        # A process that has computed gradients beside a GPU, as metrics that train models do,
-        # cannot give autograd to processes that it forks for methods: on cores no GPU is seen.
-        hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.device == "cpu" else {}
-        return os.environ | threads | hidden
-
     def _started(self) -> subprocess.Popen[bytes]:
         module = ["-P", "-m", "cel.benchmark.worker"]
         return subprocess.Popen(
             [sys.executable, *module, str(self.store), self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=self._environment(),
+            env=worker_environment(self.device),
             process_group=0,  # killed as a whole; a session of its own would get a smaller share
         )  # fmt: skip
 

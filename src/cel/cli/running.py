@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +21,7 @@ from cel.errors import ConfigError
 if TYPE_CHECKING:
     from cel.benchmark import RunSummary, Store, Suite
     from cel.benchmark.estimate import Estimate
+    from cel.benchmark.hatched import Nursery
     from cel.benchmark.plan import Plan
 
 __all__ = ["run"]
@@ -101,35 +104,61 @@ def run(
     Everything is checked before anything is trained. Failed cells end the command with code 1,
     wrong input with 2, an interruption with 130; what was finished is always kept.
     """
-    from cel.benchmark import make_plan
-    from cel.benchmark.preflight import check_datasets, preflight
-    from cel.benchmark.shelf import default_shelf
-
     set_level(quiet=quiet or as_json, verbose=verbose)
-    spec = _asked(suite, dataset, method, model, fold, setting)
-    where, part = out or Path("runs") / spec.name, _shard(shard)
-    plan = make_plan(spec)
-    options: dict[str, Any] = {
-        "jobs": jobs, "engine": engine, "address": address, "shard": part, "device": device,
-    }  # fmt: skip
-    preflight(plan, where, **options)
+    part, where = _shard(shard), out or Path("runs") / suite
+    with _workers_begun(where, 1 if dry_run else jobs, engine, device) as nursery:
+        from cel.benchmark import make_plan
+        from cel.benchmark.preflight import check_datasets, preflight
+        from cel.benchmark.shelf import default_shelf
+
+        spec = _asked(suite, dataset, method, model, fold, setting)
+        where, plan = out or Path("runs") / spec.name, make_plan(spec)
+        options: dict[str, Any] = {
+            "jobs": jobs, "engine": engine, "address": address, "shard": part, "device": device,
+        }  # fmt: skip
+        preflight(plan, where, **options)
+        _check_options(device, gpu_search, store, alone)
+        shelf = None if alone else store or default_shelf()
+        if dry_run:
+            shown = plan if part is None else plan.shard(*part)
+            _show_plan(shown, where, jobs, as_json, _shared_models(shelf, device))
+            return
+        if not allow_failures:
+            check_datasets(plan)
+        _note_strangers(suite, spec)
+        options |= {"retry_failed": retry_failed, "stack": stack, "gpu_search": gpu_search}
+        summary = _compute(spec, where, {**options, "shelf": shelf, "nursery": nursery})
+    failed = _end(where, summary, as_json)
+    if failed and not allow_failures:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _workers_begun(where: Path, jobs: int, engine: str, device: str) -> Iterator[Nursery | None]:
+    """Let the process that forks workers import while the run is planned.
+
+    Not where there is a run already: perhaps nothing is left to do.
+    """
+    from cel.benchmark.hatched import HATCHES, Nursery
+    from cel.benchmark.processes import usable_cores
+
+    several = HATCHES and engine == "local" and min(jobs, usable_cores()) > 1
+    if not several or (where / "store.json").exists():
+        yield None
+        return
+    nursery = Nursery(device)
+    try:
+        yield nursery
+    finally:
+        nursery.close()
+
+
+def _check_options(device: str, gpu_search: bool, store: Path | None, alone: bool) -> None:
+    """Refuse options that contradict each other."""
     if gpu_search and not device.startswith("cuda"):
         raise ConfigError(f"--gpu-search needs a GPU, the device is {device}; add --device cuda")
     if alone and store is not None:
         raise ConfigError(f"--alone shares no models, --store {store} does; leave one of them out")
-    shelf = None if alone else store or default_shelf()
-    if dry_run:
-        shown = plan if part is None else plan.shard(*part)
-        _show_plan(shown, where, jobs, as_json, _shared_models(shelf, device))
-        return
-    if not allow_failures:
-        check_datasets(plan)
-    _note_strangers(suite, spec)
-    more = {"retry_failed": retry_failed, "stack": stack, "gpu_search": gpu_search, "shelf": shelf}
-    summary = _compute(spec, where, {**options, **more})
-    failed = _end(where, summary, as_json)
-    if failed and not allow_failures:
-        raise typer.Exit(1)
 
 
 def _asked(
@@ -210,7 +239,7 @@ def _compute(spec: Suite, where: Path, options: dict[str, Any]) -> RunSummary:
 def _end(where: Path, summary: RunSummary, as_json: bool) -> int:
     """Show the outcome, the reasons of failures last; return how many cells have no outcome."""
     from cel.benchmark import open_run
-    from cel.benchmark.collect import cell_table
+    from cel.benchmark.score_tables import cell_table
 
     cells = cell_table(*open_run(where))
     bad = cells[~cells["state"].isin(["done", "missing", "skip"])]

@@ -26,7 +26,7 @@ ENDINGS = {"csv": "csv", "parquet": "parquet", "latex": "tex"}
 def status(folder: Folder, as_json: bool = JSON) -> None:
     """Show what is done, failed, skipped and missing."""
     from cel.benchmark import open_run
-    from cel.benchmark.collect import cell_table
+    from cel.benchmark.score_tables import cell_table
 
     store, plan = open_run(folder)
     cells = cell_table(store, plan)

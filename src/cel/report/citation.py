@@ -8,7 +8,7 @@ from typing import Any
 
 import cel
 from cel.benchmark import Store
-from cel.benchmark.collect import versions_of
+from cel.benchmark.score_tables import versions_of
 from cel.errors import StoreError
 from cel.report.source import RunData
 

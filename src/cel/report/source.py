@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
-from cel.benchmark.collect import cell_table
 from cel.benchmark.plan import paradigms_of
 from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
+from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shipped import guest_pairs, shipped_table
 from cel.protocols import Task
 from cel.report.appearance import method_title, scope_of
