@@ -1,5 +1,6 @@
 """The package as users get it: quick to import, complete in its wheel, README that runs."""
 
+import inspect
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sysconfig
 import venv
 import zipfile
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,11 @@ import cel
 ROOT = Path(__file__).parents[2]
 
 
-def test_import_is_light():
+@pytest.mark.parametrize("module", ["cel", "cel.benchmark", "cel.benchmark.hatched", "cel.cli"])
+def test_import_is_light(module):
     code = (
-        "import cel, sys; print([m for m in ('torch', 'pandas', 'sklearn') if m in sys.modules])"
+        f"import {module}, sys\n"
+        "print([m for m in ('torch', 'pandas', 'sklearn') if m in sys.modules])"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -31,6 +35,19 @@ def test_import_is_light():
 @pytest.mark.parametrize("name", cel.__all__)
 def test_public_names_resolve(name):
     assert getattr(cel, name) is not None
+
+
+@pytest.mark.parametrize(
+    "package", [p.parent for p in (ROOT / "src").rglob("__init__.py")
+                if "__getattr__ = lazy_names(" in p.read_text()], ids=lambda p: p.name,
+)  # fmt: skip
+def test_late_names_are_no_modules(package):
+    """A module that was imported would stand where the name is looked for."""
+    found = import_module(".".join(package.relative_to(ROOT / "src").parts))
+    late = inspect.getclosurevars(found.__getattr__).nonlocals["homes"]
+    assert late
+    modules = {p.stem for p in package.iterdir()}
+    assert not modules & set(late)
 
 
 def test_unknown_names_are_refused():
