@@ -146,15 +146,19 @@ def test_the_command_begins_to_import_before_it_plans(tmp_path, monkeypatch):
     monkeypatch.setattr("cel.benchmark.supervisor.usable_cores", lambda: 2)
     plan = cel.benchmark.plan.make_plan
     monkeypatch.setattr(cel.benchmark.plan, "make_plan", lambda *a: planned.append(a) or plan(*a))
-    asked = ["run", "smoke", "-d", "moons", "-m", "wachter", "-m", "cem", "-j", "2", "--alone"]
-    result = CliRunner().invoke(app, asked)
-    assert result.exit_code == 0, result.output
-    assert begun == [("cpu", 0)]
-    assert planned
-    for more in (["--dry-run"], ["-j", "1", "--out", "one"], []):
-        result = CliRunner().invoke(app, [*asked, *more])
+    monkeypatch.delattr(Supervisor, "_started")  # no worker imports for itself
+    for jobs, more, count in (
+        ("2", [], 1),
+        ("2", [], 1),
+        ("1", ["--out", "other", "--dry-run"], 1),
+        ("1", ["--out", "other"], 2),
+    ):
+        asked = ["run", "smoke", "-d", "moons", "-m", "wachter", "-j", jobs, "--alone", *more]
+        planned.clear()
+        result = CliRunner().invoke(app, asked)
         assert result.exit_code == 0, result.output
-    assert len(begun) == 1
+        assert begun == [("cpu", 0)] * count
+        assert planned
 
 
 def test_without_a_nursery_workers_are_started(tmp_path, monkeypatch):

@@ -67,7 +67,8 @@ class Supervisor:
         device: handed to the workers.
         report: called with every event, from one thread at a time.
         log: file that receives what workers print, up to 16 MB.
-        nursery: one that was begun for this run already; it is closed at the end.
+        nursery: one that was begun for this run already, which is then used also for one worker;
+            it is closed at the end.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Supervisor:
             else:
                 self._put(task)
         count = min(self.jobs, max(len(tasks) + len(stacks), 1), usable_cores())
-        if count > 1 and HATCHES:
+        if HATCHES and (count > 1 or self._nursery is not None):
             lines = [m for task in tasks[:1] for m in task.suite.get("methods", {}).values()]
             self._methods = sorted({str(line["method"]) for line in lines})
         threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
@@ -220,7 +221,7 @@ class Supervisor:
                 self._end(worker)
 
     def _start(self) -> Worker:
-        """Return a worker that is ready to be fed; one of several is forked from a nursery."""
+        """Return a worker that is ready to be fed, forked from a nursery if there is to be one."""
         methods = self._methods
         if methods is None:
             return self._started()

@@ -106,7 +106,8 @@ def run(
     """
     set_level(quiet=quiet or as_json, verbose=verbose)
     part, where = _shard(shard), out or Path("runs") / suite
-    with _workers_begun(where, 1 if dry_run else jobs, engine, device) as nursery:
+    local = engine == "local" and not dry_run
+    with _workers_begun(where, device) if local else contextlib.nullcontext() as nursery:
         from cel.benchmark import make_plan
         from cel.benchmark.preflight import check_datasets, preflight
         from cel.benchmark.shelf import default_shelf
@@ -134,7 +135,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _workers_begun(where: Path, jobs: int, engine: str, device: str) -> Iterator[Nursery | None]:
+def _workers_begun(where: Path, device: str) -> Iterator[Nursery | None]:
     """Let the process that forks workers import while the run is planned.
 
     Not where there is a run already: perhaps nothing is left to do.
@@ -142,8 +143,7 @@ def _workers_begun(where: Path, jobs: int, engine: str, device: str) -> Iterator
     from cel.benchmark.hatched import HATCHES, Nursery
     from cel.benchmark.processes import usable_cores
 
-    several = HATCHES and engine == "local" and min(jobs, usable_cores()) > 1
-    if not several or (where / "store.json").exists():
+    if not HATCHES or usable_cores() == 1 or (where / "store.json").exists():
         yield None
         return
     nursery = Nursery(device)
