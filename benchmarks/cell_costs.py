@@ -8,7 +8,7 @@ First fold, network, one thread. The flow is trained for 20 epochs only: it cost
 as a finished one. `--models` keeps network and flow for the next call. `--out` appends the lines
 to a file; `--against` prints them beside those of another file, for instance one that was made by
 another checkout with the same models. `digest` is equal where all answers are equal to the byte.
-`--write` puts the comparison into docs/performance.md; `--datasets "" --out NOW.csv --against
+`--write` puts the comparison into docs/versions.md; `--datasets "" --out NOW.csv --against
 BEFORE.csv --write` does so from two files alone.
 """
 
@@ -43,7 +43,7 @@ LINES = [
 ]  # fmt: skip
 SHOWN = ["coverage", "validity", "l1", "l2", "sparsity", "density_percentile"]
 EPOCHS = 20
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "versions.md"
 
 
 class Fold:

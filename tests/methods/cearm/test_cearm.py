@@ -1,6 +1,7 @@
 """CEARM: the kernel against botorch, classes, and what rows share."""
 
 import importlib.util
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +9,14 @@ import pytest
 import torch
 
 from cel.cf_methods.local_methods.cearm import CEARM
-from cel.cf_methods.local_methods.cearm.bayes_search import _Distance
+from cel.cf_methods.local_methods.cearm.bayes_search import _Distance, optimise
 from cel.cf_methods.local_methods.cearm.gaussian_process import NOISE, Process, _kernel, spread_out
+from cel.cf_methods.local_methods.cearm.goal import OutputGoal
+from cel.cf_methods.query import Query
+from cel.cf_methods.view import ModelView
 from cel.errors import MissingDependencyError
 from cel.protocols import Task
+from cel.search import Budget, RowStreams
 from cel.space import FeatureSpace
 from cel.testing import PROBLEMS, BlackBox, ToyModel
 
@@ -112,6 +117,34 @@ def test_rows_in_groups_are_all_answered():
     method = problem.fitted(CEARM, max_data=40, rounds=10)  # two rows at a time
     result = method.explain(problem.x)
     assert result.found[result.explained].mean() >= 0.9
+
+
+@pytest.mark.parametrize("name", ["binary_numeric", "three_classes"])
+def test_rows_begin_at_the_nearest_known_answer(name):
+    """Also where all points of the highest utility lie close together, just short of the goal."""
+    p = PROBLEMS[name]()
+    method = p.fitted(CEARM)
+    rows = torch.as_tensor(p.x)
+    query = Query(
+        x=rows, target=torch.full((len(rows),), p.target), region=p.space.region(rows),
+        model=ModelView(p.model), rng=RowStreams.of(rows, 0), budget=Budget(),
+    )  # fmt: skip
+    goal, known = OutputGoal.of(query, 0.01, 0.5), method.process_
+    answers = known.x[torch.as_tensor(p.model.predict(known.x.float()) == p.target)]
+    far = torch.cdist(rows.double(), answers)
+    nearest, at = far.min(1)
+    crowd = torch.cat([rows + (answers[at] - rows).float() * f for f in (0.1, 0.2, 0.3, 0.4)])
+    crowd = crowd[torch.as_tensor(p.model.predict(crowd) != p.target)]
+    crowded = known.extended(crowd, goal.outputs(crowd), 10**4)
+    settings = replace(method._settings(query), rounds=0, batch=2)
+    best, after, _ = optimise(query, goal, crowded, settings)
+    assert len(after.x) == len(crowded.x) + 2 * len(rows)
+    torch.testing.assert_close(best.distance, nearest)
+    alone = replace(known, x=crowd.double(), y=goal.outputs(crowd))
+    best, after, _ = optimise(query, goal, alone, settings)  # no answer is known
+    assert best.distance.isinf().all()
+    last = after.x[-2 * len(rows) :][1::2]
+    assert (last != after.x[0]).any(1).sum() > len(rows) / 2  # not the first that is there
 
 
 def test_answers_do_not_depend_on_earlier_calls_without_memory(deviation):

@@ -148,13 +148,21 @@ class _BayesSearch:
         return flat, outputs
 
     def from_data(self, process: Process, rows: Tensor) -> Tensor:
-        """Return the known points (a, b, d) of highest utility, as far as each row can go."""
+        """Return known points (a, b, d) from which rows begin, as far as each can go.
+
+        Those of highest utility, and last the nearest one that is an answer: the others may all
+        lie close together, just short of the goal, where earlier rows have searched.
+        """
         goal = self._goals(rows)
         y = process.y[None].expand(len(rows), -1, -1)
         progress, _ = goal.progress(y, y[:, :0])
         a, b = self.query.x[rows].to(torch.float64) / self.unit, process.x / self.unit
-        value = potential(progress) * self.nearness(torch.cdist(a, b), rows)
+        distance = torch.cdist(a, b)
+        value = potential(progress) * self.nearness(distance, rows)
         top = value.topk(min(self.settings.batch, len(process.x)), dim=1).indices
+        answers = distance.masked_fill_(~goal.reached(y, progress), torch.inf)
+        far, nearest = answers.min(1)
+        top[:, -1] = torch.where(far.isfinite(), nearest, top[:, -1])
         return self.snapped(process.x[top].to(self.query.x), rows)
 
     def snapped(self, x: Tensor, rows: Tensor) -> Tensor:

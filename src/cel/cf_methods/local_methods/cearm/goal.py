@@ -165,6 +165,12 @@ class OutputGoal:
             enough = enough - torch.special.ndtr((mean - 1 - slack) / sd)
         return enough
 
+    def reached(self, outputs: Tensor, progress: Tensor) -> Tensor:
+        """Tell which outputs (a, c, m), with their progress (a, c), are answers up to rounding."""
+        if self.model.task is Task.REGRESSION:
+            return self.error(outputs) <= self.eps
+        return (progress - 1) * self.reach[:, None] + self.margin >= 2 * MARGIN
+
     def error(self, outputs: Tensor) -> Tensor:
         """Return how much (a, c) outputs (a, c, m) miss the goal by; at most eps is a hit."""
         if self.model.task is Task.REGRESSION:
