@@ -29,10 +29,10 @@ class CEARM(LocalMixin, BaseCounterfactualMethod):
     With z the progress from the present output (0) to the wanted one (1), the utility of a point
     is `psi(z) exp(-rho |x' - x|)` with the potential `psi(z) = z^2 exp(-z^2)`, whose peak is at
     z = 1. The process models the *outputs*, not the utility: it is shared by all rows and targets,
-    starts from training rows, and learns from every evaluation. A row begins at the known points of
-    highest utility and at the nearest known answer. Each round then takes the points of
-    highest expected improvement of the utility (by quadrature), and as many that exploit
-    what is known. Once a point within `eps` of the target is known, the search is for nearer ones.
+    starts from training rows, and learns from every evaluation. A row begins at the known points
+    of highest utility and at the nearest known answer. Each round then takes the points of highest
+    expected improvement of the utility (by quadrature), and as many that exploit what is known.
+    Once a point within `eps` of the target is known, the search is for nearer ones.
     Each row conditions on the `neighbours` nearest data: the whole process if there are no more.
 
     Several outputs share the kernel; the progress is then that of the output that is farthest
