@@ -41,7 +41,7 @@ class Auto(LocalMixin, BaseCounterfactualMethod):
     """
 
     name = "auto"
-    version: ClassVar[int] = 5  # `cells` settles what walks leave; closed slopes
+    version: ClassVar[int] = 6  # may ask `cearm` for values; that begins elsewhere
     tasks = frozenset({Task.CLASSIFICATION, Task.REGRESSION})
     needs = frozenset({Need.TRAIN_ROWS})
     supports = frozenset(Support)
