@@ -28,6 +28,7 @@ from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shipped import KINDS, refused_cells, sample_rows, shipped_path
 
 CELL = ["dataset", "model", "method", "fold"]
+EXPERIMENT = ["experiment", *CELL]
 PLACE = ["dataset", "model"]
 ROWS = {"quick": 200}  # of a fold, to compare a new method with
 FEW_ROWS = 40
@@ -91,8 +92,9 @@ def with_lines(old, new, lines):
     """
     mine = {k: t[t["method"].isin(lines)] for k, t in new.items() if "method" in t}
     out = {**old}
-    for kind in ("scores", "rows"):
-        out[kind] = latest([old[kind], mine[kind]], CELL)
+    keys = {"scores": CELL, "rows": CELL, "experiments": EXPERIMENT}
+    for kind in keys.keys() & old.keys() & mine.keys():
+        out[kind] = latest([old[kind], mine[kind]], keys[kind])
     _all_rows_are_there(out["scores"], out["rows"])
     pairs, common = [], []
     for (dataset, model, fold), part in out["rows"].groupby([*PLACE, "fold"]):
@@ -156,7 +158,7 @@ def main():
         old, new = made
         made = [with_lines(old, new, given.line)]
     made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
-    keys = {"scores": CELL, "rows": CELL, "experiments": ["experiment", *CELL], "blank": CELL}
+    keys = {"scores": CELL, "rows": CELL, "experiments": EXPERIMENT, "blank": CELL}
     tables = {
         kind: latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE)) for kind in KINDS
     }

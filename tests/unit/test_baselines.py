@@ -55,6 +55,19 @@ def test_one_line_comes_from_a_run_and_is_compared_with_all_others():
     assert told["c", "gower"] == pytest.approx(0.35)
 
 
+def test_experiments_about_the_line_come_along():
+    def experiments(**values):
+        about = {**PLACE, "fold": 0, "metric": "lof", "reason": "", "experiment": "e"}
+        return pd.DataFrame([{**about, "method": m, "value": v} for m, v in values.items()])
+
+    old, new = _tables(OLD), _tables({"b": [0.05, 0.3]})
+    assert "experiments" not in SCRIPT["with_lines"](old, new, ["b"])
+    old["experiments"] = experiments(a=1.0, b=2.0)
+    out = SCRIPT["with_lines"](old, {**new, "experiments": experiments(a=5.0, b=3.0)}, ["b"])
+    told = out["experiments"].set_index("method")["value"]
+    assert told.to_dict() == {"a": 1.0, "b": 3.0}
+
+
 def test_a_run_that_lacks_rows_or_cells_is_refused():
     few = _tables(OLD)
     fewer = {**few, "rows": few["rows"].iloc[1:]}
