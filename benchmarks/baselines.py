@@ -10,8 +10,9 @@ package now; where two have the same cell, the later one counts. `--without` lea
 of the last source, e.g. those that a run has not finished. `--line` takes these lines alone from
 the last source and compares them with the shipped rows of all others, which must be all rows of
 the suite. From folders also come the comparisons of rows (who beats whom how often, means on
-common rows, values of the first rows of every fold), the scores of experiments, and why cells have
-no scores. `benchmarks/complete.py` tells what is still missing.
+common rows, values of the first rows of every fold), the scores of experiments, why cells have no
+scores, and which version and models the others belong to. `benchmarks/complete.py` tells what is
+still missing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pandas as pd
 
 from cel.benchmark import collect, open_run
 from cel.benchmark.experiments import experiment_scores
+from cel.benchmark.origins import origins
 from cel.benchmark.row_scores import common_table, compare_rows, pair_table, pool_common
 from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shipped import KINDS, refused_cells, sample_rows, shipped_path
@@ -59,6 +61,7 @@ def tables_of(suite, source):
         "common": pool_common(common, ["paradigm", *PLACE]),
         "rows": sample_rows(store, plan, limit=ROWS.get(suite, FEW_ROWS)),
         "blank": refused_cells(cell_table(store, plan)),
+        "origins": origins(store, plan),
     }
     if suite == "paper":
         made["experiments"] = experiment_scores(store, plan)
@@ -92,7 +95,7 @@ def with_lines(old, new, lines):
     """
     mine = {k: t[t["method"].isin(lines)] for k, t in new.items() if "method" in t}
     out = {**old}
-    keys = {"scores": CELL, "rows": CELL, "experiments": EXPERIMENT}
+    keys = {"scores": CELL, "rows": CELL, "experiments": EXPERIMENT, "origins": CELL}
     for kind in keys.keys() & old.keys() & mine.keys():
         out[kind] = latest([old[kind], mine[kind]], keys[kind])
     _all_rows_are_there(out["scores"], out["rows"])
@@ -158,7 +161,13 @@ def main():
         old, new = made
         made = [with_lines(old, new, given.line)]
     made[-1] = {k: t[~t["dataset"].isin(given.without)] for k, t in made[-1].items()}
-    keys = {"scores": CELL, "rows": CELL, "experiments": EXPERIMENT, "blank": CELL}
+    keys = {
+        "blank": CELL,
+        "scores": CELL,
+        "rows": CELL,
+        "experiments": EXPERIMENT,
+        "origins": CELL,
+    }
     tables = {
         kind: latest([m[kind] for m in made if kind in m], keys.get(kind, PLACE)) for kind in KINDS
     }

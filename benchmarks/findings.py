@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cel.benchmark.plan import make_plan
 from cel.benchmark.ranking import WinTable, dataset_means
 from cel.benchmark.shipped import shipped_cells, shipped_table
 from cel.benchmark.spec import load_suite
@@ -34,6 +35,7 @@ from cel.metrics.significance import (
     wilcoxon_exact,
 )
 from cel.protocols import Task
+from cel.report.source import versions_remark
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "findings.md"
@@ -266,6 +268,7 @@ def shipped_part(suite: Suite) -> str:
         rows_text(suite, whole.max_rows),
         f"{len(why)} cells are blank with a reason{_after(reasons_text(why))}.",
         f"{len(blank)} are blank without one{_after(blanks_text(blank))}.",
+        *versions_remark(shipped_table(suite.name, "origins"), make_plan(load_suite(suite.name))),
     ]
     return wrapped(" ".join(told))
 

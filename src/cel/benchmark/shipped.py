@@ -24,7 +24,7 @@ __all__ = [
     "shipped_table",
 ]
 
-KINDS = ("scores", "pairs", "common", "rows", "experiments", "blank")
+KINDS = ("scores", "pairs", "common", "rows", "experiments", "blank", "origins")
 PLACE = ["dataset", "model", "fold"]
 CELL = ["dataset", "model", "method", "fold"]
 
@@ -37,7 +37,8 @@ def shipped_path(suite: str, kind: str = "scores") -> Path:
         kind: "scores" (long table of scores), "pairs" (who beats whom how often, row by row),
             "common" (sums on the rows that all methods answered), "rows" (values of the first
             rows of each fold, to compare a new method with), "experiments" (scores of the
-            experiments that imitate a suspected mistake), "blank" (cells without scores, and why).
+            experiments that imitate a suspected mistake), "blank" (cells without scores, and why),
+            "origins" (which version and which models the scores of a cell belong to).
     """
     folder = Path(str(resources.files("cel.benchmark"))) / "baselines"
     return folder / f"{suite}.parquet" if kind == "scores" else folder / kind / f"{suite}.parquet"

@@ -15,7 +15,7 @@ from cel.benchmark.shipped import cell_states, guest_pairs, sample_rows, shipped
 from cel.errors import ConfigError
 from cel.registry import did_you_mean
 from cel.report.paper_tables import BASELINE, baseline_path
-from cel.report.source import RunData, read_run
+from cel.report.source import RunData, read_run, versions_remark
 
 __all__ = ["gather_runs", "read_shipped", "shipped_suites"]
 
@@ -57,7 +57,8 @@ def read_shipped(name: str) -> RunData:
     if pairs.empty:
         told += " Without comparisons of single rows methods are ranked by their means."
         pairs = pd.DataFrame(columns=PAIR_COLUMNS)
-    return RunData(None, plan, scores, cells, (told,), pairs=pairs, common=common)
+    remarks = (told, *versions_remark(shipped_table(name, "origins"), plan))
+    return RunData(None, plan, scores, cells, remarks, pairs=pairs, common=common)
 
 
 def gather_runs(folders: Sequence[str | Path], *, baselines: bool = True) -> RunData:

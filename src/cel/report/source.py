@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from cel.benchmark import Plan, Store, Suite, collect, load_suite, open_run, packaged_suites
-from cel.benchmark.plan import paradigms_of
+from cel.benchmark.origins import earlier_versions, kinship, origins
+from cel.benchmark.plan import make_plan, paradigms_of
 from cel.benchmark.row_scores import PAIR_COLUMNS, compare_rows, pool_common
 from cel.benchmark.score_tables import cell_table
 from cel.benchmark.shipped import guest_pairs, shipped_table
@@ -16,7 +17,7 @@ from cel.protocols import Task
 from cel.report.appearance import method_title, scope_of
 from cel.report.paper_tables import BASELINE, baseline_path, with_baselines
 
-__all__ = ["RunData", "read_run"]
+__all__ = ["RunData", "read_run", "versions_remark"]
 
 # Settings that change numbers; what was selected from a suite does not.
 SETTINGS = (
@@ -85,6 +86,11 @@ def read_run(folder: str | Path, *, baselines: bool = True) -> RunData:
         ]
     pairs, common = _comparisons(store, plan, scores, "" if differing else plan.suite.name)
     remarks = _remarks(plan.suite.name, differing, added)
+    if added:
+        told = shipped_table(plan.suite.name, "origins")
+        told = told[told["method"].isin(added)] if len(told) else told
+        remarks += _relations(origins(store, plan), told)
+        remarks += versions_remark(told, make_plan(load_suite(plan.suite.name)))
     return RunData(store, plan, scores, cells, remarks, pairs=pairs, common=common)
 
 
@@ -131,6 +137,41 @@ def _differs(suite: Suite) -> str:
         if changed:
             return f"the run changed the model {changed[0]!r}"
     return ""
+
+
+def versions_remark(told: pd.DataFrame, plan: Plan) -> tuple[str, ...]:
+    """Say which shipped scores are of other versions than the methods that are installed.
+
+    Args:
+        told: what the scores belong to (`cel.benchmark.origins`).
+        plan: of the packaged suite, made here.
+    """
+    earlier = [
+        f"{method_title(line)} of version {then} (here {now})"
+        for line, (then, now) in earlier_versions(told, plan).items()
+    ]
+    if not earlier:
+        return ()
+    return (f"Shipped scores of other versions than those installed: {', '.join(earlier)}.",)
+
+
+def _relations(mine: pd.DataFrame, told: pd.DataFrame) -> tuple[str, ...]:
+    """Say whether shipped scores belong to the models of this run."""
+    same = kinship(mine, told)
+    if not same.blocks:
+        return ()
+    if same.weights == same.blocks:
+        return (f"Shipped scores belong to the very models of this run, in {same.blocks} blocks.",)
+    if same.recipe == same.blocks:
+        return (
+            f"Shipped scores belong to models trained in the same way; in {same.weights} of "
+            f"{same.blocks} blocks they have the same weights as here, in the others they differ "
+            "by how machines round.",
+        )
+    return (
+        f"Models are trained otherwise than those of the shipped scores in "
+        f"{same.blocks - same.recipe} of {same.blocks} blocks: compare with care.",
+    )
 
 
 def _remarks(suite: str, differing: str, added: list[str]) -> tuple[str, ...]:
