@@ -1,6 +1,5 @@
 """What scores belong to: versions, recipes and weights."""
 
-import json
 from dataclasses import replace
 
 import pandas as pd
@@ -12,6 +11,7 @@ from cel.benchmark import load_suite, open_run, packaged_suites, run
 from cel.benchmark.origins import digest_of, earlier_versions, kinship, origins, planned
 from cel.benchmark.plan import make_plan
 from cel.benchmark.shipped import shipped_table
+from cel.report.gathered import read_shipped
 from cel.report.source import _relations, read_run, versions_remark
 
 CELL = ["dataset", "model", "method", "fold"]
@@ -126,14 +126,21 @@ def test_the_report_says_whose_models_shipped_scores_belong_to(other, words):
     assert _relations(mine, pd.DataFrame()) == ()
 
 
-def test_a_run_of_quick_is_told_about_the_shipped_models(tmp_path):
+def test_a_run_of_quick_is_told_about_the_shipped_models(tmp_path, monkeypatch):
     part = load_suite("quick").narrowed(
         datasets=["wine"], methods=["nearest"], models=["lr"], folds=[0]
     )
     run(part, tmp_path / "r")
     remarks = read_run(tmp_path / "r").remarks
     assert any("Shipped scores belong to" in said for said in remarks), remarks
-    assert json.dumps(remarks)
+    asked = []
+    monkeypatch.setattr(
+        "cel.report.source.earlier_versions",
+        lambda told, _: asked.append(told) or {"nice": (1, 9)},
+    )
+    assert "NICE of version 1 (here 9)" in read_run(tmp_path / "r").remarks[-1]
+    assert "nice" in set(asked[0]["method"])
+    assert "nearest" not in set(asked[0]["method"])  # its scores are of this run
 
 
 @pytest.mark.parametrize("suite", [s for s in packaged_suites() if len(shipped_table(s))])
@@ -146,3 +153,4 @@ def test_shipped_scores_say_what_they_belong_to(suite):
     assert (both["recipe"] == both["recipe_now"]).all()  # models would be trained in the same way
     same = both["version"] == both["version_now"]
     assert (both["key"] == both["key_now"])[same].all()  # and lines have the settings of the suite
+    assert read_shipped(suite).remarks[1:] == versions_remark(told, plan)

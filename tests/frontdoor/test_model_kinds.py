@@ -14,10 +14,12 @@ from sklearn.ensemble import (
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.svm import SVC
 
 import cel
+from cel.errors import UnsupportedError
+from cel.models import wrap
 from cel.protocols import Task
 
 WORDS = ["job", "home"]
@@ -119,6 +121,69 @@ def test_answers_hold_for_her_model(table, kind):
     assert (answers.home == before.home).all()
     assert (answers.income >= before.income).all()
     assert answers.dtypes.equals(rows.dtypes)
+
+
+def along(frame):
+    """The table as it often comes: with a date before its columns, and a name behind them."""
+    days = pd.to_datetime("2024-01-01") + pd.to_timedelta(np.arange(len(frame)), "D")
+    wide = frame.assign(name=[f"p{i}" for i in range(len(frame))])
+    wide.insert(0, "since", days)
+    return wide
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(max_iter=500),
+        RandomForestClassifier(20, random_state=0),
+        HistGradientBoostingClassifier(max_iter=20),
+        SVC(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_pipelines_are_fitted_on_tables_with_columns_that_travel_along(table, model):
+    frame, y = table
+    wide = along(frame)
+    pipe = make_pipeline(coder(), model).fit(wide, y)
+    rows = wide[pipe.predict(wide) == "bad"].head(12)
+    result = cel.explain(pipe, rows, wide, target="good", immutable=["home"])
+    answers = result.to_frame()
+    assert result.found.sum() >= 11
+    assert (pipe.predict(answers) == "good").all()
+    assert (answers.since == rows.loc[answers.index, "since"]).all()
+    assert (answers.name == rows.loc[answers.index, "name"]).all()
+
+
+@pytest.mark.parametrize("model", [RandomForestClassifier, HistGradientBoostingClassifier])
+def test_trees_behind_a_pipeline_are_read_where_columns_travel_along(table, model):
+    frame, y = table
+    wide = along(frame)
+    wrapped = wrap(make_pipeline(coder(), model(random_state=0)).fit(wide, y), wide)
+    assert wrapped.trees_() is not None  # they are checked against the model, or refused
+
+
+def test_trees_that_split_on_what_travels_along_are_no_trees_of_features(table):
+    frame, y = table
+    wide = along(frame).assign(since=lambda t: t.since.astype("datetime64[us]"))
+    days = FunctionTransformer(None)  # hands on what it gets
+    coded = make_column_transformer(
+        (OneHotEncoder(), WORDS), (OrdinalEncoder(), ["since"]), (days, ["income"])
+    )
+    pipe = make_pipeline(coded, RandomForestClassifier(10, random_state=0)).fit(wide, y)
+    with pytest.raises(UnsupportedError, match="'since', which is no feature"):
+        wrap(pipe, wide).trees_()
+    rows = wide[pipe.predict(wide) == "bad"].head(6)
+    result = cel.explain(pipe, rows, wide, target="good")
+    assert (pipe.predict(result.to_frame()) == "good").all()
+    assert result.found.any()
+
+
+def test_a_table_with_other_columns_than_the_preprocessing_was_fitted_on_is_no_tree(table):
+    frame, y = table
+    pipe = make_pipeline(coder(), RandomForestClassifier(5, random_state=0)).fit(frame, y)
+    pipe[0].feature_names_in_ = np.array(["since", *pipe[0].feature_names_in_], dtype=object)
+    with pytest.raises(UnsupportedError, match="fitted on 5 columns; the model is given 4"):
+        wrap(pipe, frame).trees_()
 
 
 def test_a_torch_module_on_measurements():

@@ -72,8 +72,14 @@ class ModelMatrix:
             for step in wrapped.model.steps[:-1]:
                 names = _followed(step[1], names, step[0])
         places = {n: i for i, n in enumerate(space.names)}
-        owner = np.array([places[n] for n in _reordered(final, names)], dtype=np.int64)
-        return cls(wrapped, final, owner)
+        behind = _reordered(final, names)
+        strange = [n for n in behind if n not in places]
+        if strange:
+            raise UnsupportedError(
+                f"the trees split on {strange[0]!r}, which is no feature; use a method for black "
+                "boxes"
+            )
+        return cls(wrapped, final, np.array([places[n] for n in behind], dtype=np.int64))
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the matrix (n, c) of encoded rows (n, d), float64."""
@@ -96,8 +102,9 @@ def _given_names(wrapped: Any) -> list[str]:
     space, pipeline = wrapped.space_, wrapped.pipeline_
     if pipeline is None:
         return [space.names[i] for i in space.owner]
-    names = _names_in(wrapped.model)
-    fitted = names and set(names) <= set(space.names)
+    names, sheet = _names_in(wrapped.model), wrapped.encoding_.sheet
+    along = () if sheet is None else sheet.carried
+    fitted = names and set(names) <= {*space.names, *along}
     return names if fitted else [str(n) for n in pipeline.schema_.dtypes]
 
 
@@ -127,6 +134,10 @@ def _followed(step: Any, names: list[str], label: str) -> list[str]:
 def _column_transformer(step: Any, names: list[str], label: str) -> list[str]:
     out: list[str] = []
     known = [str(n) for n in getattr(step, "feature_names_in_", range(len(names)))]
+    if len(known) != len(names):
+        raise UnsupportedError(
+            f"step {label!r} was fitted on {len(known)} columns; the model is given {len(names)}"
+        )
     for title, part, columns in step.transformers_:
         if isinstance(part, str) and part == "drop":
             continue
