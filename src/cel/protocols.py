@@ -21,6 +21,7 @@ __all__ = [
     "Status",
     "Support",
     "Task",
+    "positions",
 ]
 
 
@@ -118,6 +119,21 @@ class Predictor(AnyPredictor, Protocol):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (n, K)."""
         ...
+
+
+def positions(model: Any, proba: np.ndarray) -> np.ndarray:
+    """Return the class positions (n,) that a model decides on with probabilities (n, K).
+
+    The likeliest class; a model of two classes may have a `threshold` from which on the second
+    one is predicted.
+
+    >>> import numpy
+    >>> positions(None, numpy.array([[0.4, 0.6]]))
+    array([1])
+    """
+    threshold = getattr(model, "threshold", None)
+    found: np.ndarray = proba.argmax(1) if threshold is None else proba[:, 1] >= threshold
+    return found.astype("int64")
 
 
 @runtime_checkable

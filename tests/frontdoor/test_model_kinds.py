@@ -181,9 +181,10 @@ def test_trees_that_split_on_what_travels_along_are_no_trees_of_features(table):
 def test_a_table_with_other_columns_than_the_preprocessing_was_fitted_on_is_no_tree(table):
     frame, y = table
     pipe = make_pipeline(coder(), RandomForestClassifier(5, random_state=0)).fit(frame, y)
+    wrapped = wrap(pipe, frame)
     pipe[0].feature_names_in_ = np.array(["since", *pipe[0].feature_names_in_], dtype=object)
     with pytest.raises(UnsupportedError, match="fitted on 5 columns; the model is given 4"):
-        wrap(pipe, frame).trees_()
+        wrapped.trees_()
 
 
 def test_a_torch_module_on_measurements():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cel.errors import UnsupportedError, foreign_errors
-from cel.protocols import Predictor, Task
+from cel.protocols import Predictor, Task, positions
 from cel.search import Budget
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class ModelView:
             )
         self.budget.spend(len(x))
         out: Tensor = self.model.logits(x)
-        return out
+        return self._decided(out)
 
     @torch.no_grad()
     def scores(self, x: Tensor) -> Tensor:
@@ -166,14 +167,22 @@ class ModelView:
         self.budget.spend(len(x))
         if self.differentiable:
             out: Tensor = self.model.logits(x)
-            return out.to(x.dtype)
+            return self._decided(out.to(x.dtype))
         rows = x.detach().cpu().numpy()
         if self.task is Task.REGRESSION:
             values = np.asarray(self.model.predict(rows), dtype=np.float64).reshape(len(rows), -1)
         else:
             proba = np.asarray(self.model.predict_proba(rows), dtype=np.float64)
             values = np.log(np.clip(proba, 1e-12, None))
-        return torch.as_tensor(values).to(x)
+        return self._decided(torch.as_tensor(values).to(x))
+
+    def _decided(self, scores: Tensor) -> Tensor:
+        """Move the scores of two classes so that the larger one is what the model decides on."""
+        threshold = getattr(self.model, "threshold", None)
+        if threshold is None:
+            return scores
+        odds = math.log(threshold / (1 - threshold))
+        return scores - scores.new_tensor([0.0, odds])
 
     @property
     def n_outputs(self) -> int:
@@ -208,7 +217,10 @@ class ModelView:
         if self.task is Task.REGRESSION:
             values = np.asarray(self.model.predict(x), dtype=np.float64)
             return np.asarray(values.reshape(len(x), -1))
-        return np.asarray(np.asarray(self.model.predict_proba(x)).argmax(1), dtype=np.int64)
+        decide = getattr(self.model, "decide", None)
+        if decide is not None:
+            return np.asarray(decide(x), dtype=np.int64)
+        return positions(self.model, np.asarray(self.model.predict_proba(x)))
 
     def achieved(self, outcome: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Tell for each row whether the outcome is the wanted one."""

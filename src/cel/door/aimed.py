@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cel.cf_methods.view import ModelView
 from cel.door.wanted import Aim
 from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Task
@@ -43,6 +44,8 @@ class AimedModel(Encoded):
         self.classes_ = np.array(["other", "wanted"], dtype=object)
         self.n_features_in_ = getattr(model, "n_features_in_", None)
         self.device = getattr(model, "device", "cpu")
+        if callable(getattr(model, "decide", None)):
+            self.decide = self._decide
         binary = aim.at_least is not None and len(model.classes_) == 2
         if callable(getattr(model, "logits", None)):
             self.logits = self._logits
@@ -74,6 +77,12 @@ class AimedModel(Encoded):
     def predict(self, X: Any) -> np.ndarray:
         """Return "other" or "wanted", shape (n,)."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+
+    def _decide(self, X: Any) -> np.ndarray:
+        """Return 1 (n,) where a row is as wanted, by what the model itself predicts."""
+        if self.aim.at_least is not None and not self.aim.label:
+            return np.asarray(self.predict_proba(X).argmax(1))
+        return np.isin(self.model.decide(X), self.aim.classes).astype(np.int64)
 
     @property
     def _odds(self) -> float:
@@ -121,14 +130,15 @@ def translated(result: ExplanationResult, model: Any, aim: Aim) -> ExplanationRe
     use = np.flatnonzero(~bad & (result.status != "error"))
     if len(use):
         asked = result.x_origs[use] if result.rows is None else result.rows.iloc[use]
-        y[use] = np.asarray(model.predict_proba(asked)).argmax(1)
+        y[use] = ModelView(model).outcome(asked)
     wanted = np.full(len(result), aim.classes[0], dtype=np.int64)
     y_cfs = np.full(len(result), -1, dtype=np.int64)
     have = np.flatnonzero(result.has_candidate)
     if len(have):
         answers = result._answers(result.x_cfs[have], have) if result.rows is not None else None
         after = np.asarray(model.predict_proba(result.x_cfs[have] if answers is None else answers))
-        y_cfs[have], wanted[have] = after.argmax(1), aim.best(after)
+        y_cfs[have] = ModelView(model).outcome(result.x_cfs[have] if answers is None else answers)
+        wanted[have] = aim.best(after)
     context = result.context
     if context is not None:
         own = context.model.model if isinstance(context.model, AimedModel) else model

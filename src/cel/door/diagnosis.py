@@ -239,7 +239,9 @@ class _SearchAgain:
         aims = None
         if explainer.task is Task.CLASSIFICATION and outcome is not None:
             hard = bool(getattr(explainer.model, "hard", False))
-            aims = read_aims(self._wishes(part), len(part), outcome, hard=hard)
+            least = getattr(explainer.model, "threshold", None)
+            wishes = self._wishes(part)
+            aims = read_aims(wishes, len(part), outcome, hard=hard, threshold=least)
         if aims is None:
             yield None, np.arange(len(part))
             return

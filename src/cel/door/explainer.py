@@ -238,7 +238,8 @@ class Explainer:
         hard = bool(getattr(self.model, "hard", False))
         aims = None
         if outcome is not None and isinstance(rows, pd.DataFrame):
-            aims = read_aims(wish, len(rows), outcome, hard=hard)
+            threshold = getattr(self.model, "threshold", None)
+            aims = read_aims(wish, len(rows), outcome, hard=hard, threshold=threshold)
         if aims is None:
             self._never_predicted(wish, outcome)
             return self._run(self.model, rows, wish, n, time_limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,15 +110,28 @@ class Aim:
     Attributes:
         classes: wanted positions.
         at_least: smallest probability of the one class, or None.
+        label: whether a class is wanted, and `at_least` is just where the model begins with it.
     """
 
     classes: tuple[int, ...]
     at_least: float | None = None
+    label: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether it is just one class."""
         return self.at_least is None and len(self.classes) == 1
+
+    def from_threshold(self, threshold: float) -> Aim:
+        """Return the aim at a class of two of which the second is predicted from a probability on.
+
+        Aims at a probability stay what they are.
+        """
+        if not self.plain:
+            return self
+        (wanted,) = self.classes
+        least = threshold if wanted else float(np.nextafter(1 - threshold, 1))
+        return replace(self, at_least=least, label=True)
 
     def met(self, proba: np.ndarray) -> np.ndarray:
         """(n,) bool: whether probabilities (n, K) are as wanted."""
@@ -149,7 +162,9 @@ class Aim:
         return f"{names} with a probability of at least {self.at_least:g}"
 
 
-def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim] | None:
+def read_aims(
+    target: Any, n: int, outcome: Outcome, *, hard: bool, threshold: float | None = None
+) -> list[Aim] | None:
     """Return the aim of each row, one for all in a list of one; None for plain labels.
 
     Args:
@@ -157,6 +172,7 @@ def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim]
         n: number of rows.
         outcome: the classes of the model.
         hard: whether the model gives labels only.
+        threshold: probability from which on the model predicts the second of two classes.
     """
     if isinstance(target, pd.Series | np.ndarray):
         target = list(target)
@@ -167,7 +183,8 @@ def read_aims(target: Any, n: int, outcome: Outcome, *, hard: bool) -> list[Aim]
         return None
     if each and len(wishes) != n:
         raise DataError(f"{len(wishes)} targets for {n} rows; a list holds one per row")
-    return [_aim(w, outcome, hard=hard) for w in wishes]
+    aims = [_aim(w, outcome, hard=hard) for w in wishes]
+    return aims if threshold is None else [a.from_threshold(threshold) for a in aims]
 
 
 def _count(labels: list[Any], n: int, outcome: Outcome) -> None:

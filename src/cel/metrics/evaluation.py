@@ -12,7 +12,7 @@ from cel.errors import CelError, MissingInputError, UnsupportedError
 from cel.metrics.base import NEEDS, Rows
 from cel.metrics.references import References
 from cel.models.generative.levels import DensityLevels, log_density_of
-from cel.protocols import AnyPredictor, LogDensity, Task
+from cel.protocols import AnyPredictor, LogDensity, Task, positions
 from cel.result import EvaluationContext, ExplanationResult
 from cel.space import FeatureSpace
 
@@ -114,7 +114,7 @@ class Evaluation:
             said = self.answers_of_model()[3]
             regression = self.task is Task.REGRESSION
             out = out.astype(np.float64 if regression else np.int64)
-            out[have] = said if regression else said.argmax(1)
+            out[have] = said if regression else positions(self.context.model, said)
         return out
 
     def answers_of_model(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -244,7 +244,7 @@ class Evaluation:
         rows = np.ascontiguousarray(x, dtype=np.float32)
         if self.task is Task.REGRESSION:
             return np.asarray(model.predict(rows), dtype=np.float64).reshape(len(rows), -1)
-        return np.asarray(self.probabilities(rows, model).argmax(1), dtype=np.int64)
+        return positions(model, self.probabilities(rows, model))
 
     def probabilities(self, x: np.ndarray, model: AnyPredictor | None = None) -> np.ndarray:
         """Return class probabilities (n, K)."""

@@ -105,5 +105,9 @@ def _disagrees(ev: Evaluation, said: np.ndarray, y: np.ndarray) -> np.ndarray:
     if ev.task is Task.REGRESSION:
         return np.asarray(~(np.abs(said - y).max(1) <= DOUBT))
     inside = (y >= 0) & (y < said.shape[1])
+    threshold = getattr(ev.context.model, "threshold", None)
+    if threshold is not None:
+        lead = np.where(y == 1, 1, -1) * (said[:, 1] - threshold)
+        return np.asarray(~inside | (lead < -DOUBT))
     told = np.take_along_axis(said, np.where(inside, y, 0)[:, None].astype(np.int64), 1)[:, 0]
     return np.asarray(~inside | (said.max(1) - told > DOUBT))

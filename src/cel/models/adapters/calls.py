@@ -58,6 +58,8 @@ class Call:
     Args:
         model: the model.
         ask: rows to answers; None for modules, which are called elsewhere.
+        decide: rows to labels, for a model that gives probabilities and may decide otherwise than
+            by the likeliest class.
         output: what the answers are: "proba", "logits", "labels" or "values".
         arrays: whether the model takes arrays, not tables.
     """
@@ -69,17 +71,31 @@ class Call:
         *,
         output: str = "proba",
         arrays: bool = False,
+        decide: Callable[[Any], Any] | None = None,
     ) -> None:
         self.model, self.ask, self.output, self.arrays = model, ask, output, arrays
+        self.decide = decide
         self._told: set[tuple[str, str]] = set()
 
     def __call__(self, rows: Any) -> Any:
         """Return the model's answers for the rows."""
         if self.ask is None:
             raise UnsupportedError(f"{type(self.model).__name__} cannot be asked")
+        return self._asked(self.ask, rows)
+
+    def decisions(self, rows: Any) -> Any:
+        """Return the labels that the model gives to the rows."""
+        assert self.decide is not None
+        return self._asked(self.decide, rows)
+
+    def by_labels(self) -> Call:
+        """Return a call that knows nothing but these labels."""
+        return Call(self.model, self.decide, output="labels", arrays=self.arrays)
+
+    def _asked(self, ask: Callable[[Any], Any], rows: Any) -> Any:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            answers = self.ask(self.columns(rows))
+            answers = ask(self.columns(rows))
         for said in caught:
             key = (said.category.__name__, str(said.message))
             if key not in self._told:
@@ -153,8 +169,10 @@ def _estimator(model: Any, task: Task, output: str) -> Call:
             f"{type(model).__name__} has no predict_proba; say output='labels' to explain its "
             "hard decisions"
         )
-    ask = through_matrix(model, model.predict_proba) if table else model.predict_proba
-    return Call(model, ask, output="proba")
+    if table:  # LightGBM predicts the likeliest class
+        return Call(model, through_matrix(model, model.predict_proba), output="proba")
+    decide = model.predict if output == "auto" else None
+    return Call(model, model.predict_proba, output="proba", decide=decide)
 
 
 def _booster(model: Any, library: str, task: Task, output: str) -> Call:

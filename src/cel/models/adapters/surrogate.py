@@ -14,7 +14,7 @@ from cel.models.estimator import TrainOptions
 from cel.models.inputs import FitRows, as_matrix, read_rows, validation_cut
 from cel.models.regressors import MLPRegressor
 from cel.preprocessing import Encoded, Encoding
-from cel.protocols import Predictor, Task
+from cel.protocols import Predictor, Task, positions
 from cel.space import FeatureSpace
 
 __all__ = ["SurrogateModel", "fit_surrogate"]
@@ -55,6 +55,17 @@ class SurrogateModel(Encoded):
         self.encoding_ = Encoding.of(real)
         self.classes_ = getattr(real, "classes_", None)
         self.n_features_in_, self.n_outputs_ = imitation.n_features_in_, imitation.n_outputs_
+
+    @property
+    def threshold(self) -> float | None:
+        """Probability from which on the real model predicts the second of two classes, if any."""
+        found: float | None = getattr(self.real, "threshold", None)
+        return found
+
+    def decide(self, X: Any) -> np.ndarray:
+        """Return the class positions (n,) that the real model decides on."""
+        own = getattr(self.real, "decide", None)
+        return positions(self.real, self.real.predict_proba(X)) if own is None else own(X)
 
     @property
     def reads_tables(self) -> bool:
