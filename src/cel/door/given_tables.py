@@ -59,7 +59,7 @@ def _is_array(data: Any) -> bool:
 
 
 def as_table(data: Any, names: list[str] | None) -> Any:
-    """Return arrays, lists of records and tables of other libraries as DataFrames."""
+    """Return arrays, records, lists of them and tables of other libraries as DataFrames."""
     if isinstance(data, pd.DataFrame) or hasattr(data, "split") or hasattr(data, "dataset"):
         return data
     if isinstance(data, pd.Series):
@@ -68,6 +68,8 @@ def as_table(data: Any, names: list[str] | None) -> Any:
         )
     if hasattr(data, "to_pandas"):
         return data.to_pandas()
+    if isinstance(data, dict):  # a record
+        data = [data]
     if isinstance(data, list) and data and isinstance(data[0], dict):
         return pd.DataFrame(data)
     if not _is_array(data):
