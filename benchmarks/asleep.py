@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cel.cf_methods import BaseCounterfactualMethod, LocalMixin, Options, Query
 
-LINES, SECONDS = 10, 2.0
-DATASETS = ["moons", "wine", "law", "blobs"]
+LINES, SECONDS = 10, 1.0
+DATASETS = ["moons", "wine", "digits", "blobs"]
 
 
 class Asleep(LocalMixin, BaseCounterfactualMethod):

@@ -11,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 import cel.benchmark.plan
-from cel.benchmark import hatched
+from cel.benchmark import Store, cluster, hatched, load_suite, make_plan
 from cel.benchmark.hatched import HATCHES, Nursery
+from cel.benchmark.named import import_folders
 from cel.benchmark.processes import Lines
+from cel.benchmark.runner import pending_tasks
 from cel.benchmark.supervisor import Supervisor
 from cel.cli.app import app
 
@@ -213,3 +215,36 @@ def test_workers_end_with_the_runner(tmp_path):
     runner.communicate()
     assert _gone(worker)
     assert _gone(nursery)
+
+
+def test_blocks_of_a_run_on_dask_are_forked_from_one_nursery(tiny, tmp_path, monkeypatch):
+    plan = make_plan(load_suite(tiny))
+    store = Store(tmp_path / "r")
+    tasks = pending_tasks(plan, store)
+    for task in tasks:
+        task.facts = {name: fact.to_dict() for name, fact in plan.facts.items()}
+        task.folders = import_folders(plan.suite)
+    made = []
+    usual = cluster.Nursery
+
+    def begun(device):
+        made.append(usual(device))
+        return made[-1]
+
+    monkeypatch.setattr(cluster, "Nursery", begun)
+    monkeypatch.setattr(Supervisor, "_started", lambda self: pytest.fail("it imports for itself"))
+    try:
+        for task in tasks[:2]:
+            events = cluster.run_task(task.plain(), str(store.root), "cpu")
+            assert [e["event"] for e in events].count("done") == len(task.cells)
+        assert len(made) == 1
+        assert not made[0].ended
+        assert cluster._nursery(tmp_path / "other", "cpu") is made[1]  # of another run
+        assert made[0].ended
+        made[1]._process.kill()
+        made[1]._process.wait()
+        assert cluster._nursery(tmp_path / "other", "cpu") is made[2]
+    finally:
+        for _, nursery in cluster._kept:
+            nursery.close()
+        cluster._kept.clear()

@@ -426,6 +426,7 @@ def test_few_stacks_train_at_once_on_a_machine_of_a_cluster(
                 counts[0] -= 1
 
     monkeypatch.setattr(cluster, "Supervisor", Noting)
+    monkeypatch.setattr(cluster, "_nursery", lambda *_: None)
     suite = {"limits": {"memory_mb": 1}}
     task = WorkItem(suite, "a", *((None, None) if kind == "stack" else (0, "lr")), [])
     ask = (task.plain(), str(tmp_path), device)

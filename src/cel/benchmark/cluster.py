@@ -1,7 +1,12 @@
-"""Blocks on a dask cluster; every dask task supervises one worker process of its own."""
+"""Blocks on a dask cluster; every dask task supervises one worker process of its own.
+
+These are forked from a process that has imported everything, which a dask worker keeps from one
+block to the next (`cel.benchmark.nursery`).
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
@@ -10,6 +15,7 @@ from typing import Any
 
 from cel.benchmark.apart import MAX_REASON, shortened
 from cel.benchmark.gpu_places import stack_place
+from cel.benchmark.hatched import HATCHES, Nursery
 from cel.benchmark.supervisor import Supervisor
 from cel.benchmark.tasks import WorkItem
 from cel.errors import ClusterError, MissingDependencyError
@@ -28,9 +34,26 @@ def run_task(task: dict[str, Any], store: str, device: str) -> list[dict[str, An
     crowded = item.is_stack and device != "cpu"
     with stack_place(root / "gpu", device) if crowded else nullcontext():
         Supervisor(
-            root, memory_mb=memory, device=device, report=events.append, log=root / "workers.log"
-        ).run([item])
+            root, memory_mb=memory, device=device, report=events.append,
+            log=root / "workers.log", nursery=_nursery(root, device), lent=True,
+        ).run([item])  # fmt: skip
     return events
+
+
+_kept: list[tuple[tuple[Path, str], Nursery]] = []  # at most one, of this process
+_lock = threading.Lock()
+
+
+def _nursery(root: Path, device: str) -> Nursery | None:
+    """Return the nursery of this process for a run; it ends with the process, or the next run."""
+    if not HATCHES:
+        return None
+    with _lock:
+        if _kept and (_kept[0][0] != (root, device) or _kept[0][1].ended):
+            _kept.pop()[1].close()
+        if not _kept:
+            _kept.append(((root, device), Nursery(device)))
+        return _kept[0][1]
 
 
 def run_on_dask(

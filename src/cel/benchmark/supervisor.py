@@ -69,6 +69,7 @@ class Supervisor:
         log: file that receives what workers print, up to 16 MB.
         nursery: one that was begun for this run already, which is then used also for one worker;
             it is closed at the end.
+        lent: leave this nursery as it is at the end.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Supervisor:
         report: Callable[[dict[str, Any]], None],
         log: Path,
         nursery: Nursery | None = None,
+        lent: bool = False,
     ) -> None:
         self.store, self.jobs, self.memory_mb = store, jobs, memory_mb
         self.device, self.log = device, log
@@ -96,7 +98,7 @@ class Supervisor:
         self._waiting: dict[str, list[WorkItem]] = {}  # blocks that need such a stack
         self._error: Exception | None = None
         self._stop = threading.Event()
-        self._nursery = nursery
+        self._nursery, self._lent = nursery, nursery if lent else None
         self._methods: list[str] | None = None  # of workers that are forked; None starts each
 
     def run(self, tasks: Sequence[WorkItem], stacks: Sequence[WorkItem] = ()) -> None:
@@ -136,7 +138,7 @@ class Supervisor:
                 thread.join(timeout=10)
             raise
         finally:
-            if self._nursery is not None:
+            if self._nursery is not None and self._nursery is not self._lent:
                 self._nursery.close()
         if self._error is not None:
             raise self._error
