@@ -16,7 +16,9 @@ from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
 from cel.metrics import MetricsOrchestrator
 from cel.models import fit_surrogate, wrap
-from cel.models.adapters.decisions import decision_rule
+from cel.models.adapters.decisions import decision_rule, stated_threshold
+from cel.protocols import Task
+from cel.space import Target
 
 N = 400
 
@@ -151,6 +153,17 @@ def test_margins_and_imitations_know_the_threshold(table):
         wrapped.trees_()
 
 
+@pytest.mark.parametrize("threshold", [0.8, 0.501])
+def test_the_classes_of_the_model_may_stand_in_another_order(table, threshold):
+    frame, y = table
+    model = FixedThresholdClassifier(logistic(), threshold=threshold).fit(frame, y)
+    target = Target(names=("y",), task=Task.CLASSIFICATION, classes=("yes", "no"))
+    wrapped = wrap(model, frame, target=target)
+    assert list(wrapped.predict(frame)) == list(model.predict(frame))
+    assert wrapped.threshold == pytest.approx(1 - threshold, abs=1e-9)
+    assert wrapped.threshold > 1 - threshold  # at it the other class is predicted
+
+
 def test_a_model_without_such_a_rule_is_explained_by_its_labels(table):
     frame, y = table
     with pytest.warns(UserWarning, match="does not follow its probabilities"):
@@ -217,9 +230,24 @@ def test_rows_of_one_kind_leave_a_rule_that_keeps_them():
     assert decision_rule(None, _ask(0.8), rows.head(1)) == "likeliest"
 
 
-def test_a_stated_threshold_must_fit_the_rows(table):
-    frame, y = table
-    model = FixedThresholdClassifier(logistic(), threshold=0.3).fit(frame, y)
+def test_a_stated_threshold_must_fit_the_rows():
     rows = pd.DataFrame({"p": [0.1, 0.6, 0.7, 0.9]})
-    assert decision_rule(model, _ask(0.3), rows) == 0.3
-    assert decision_rule(model, _ask(0.65), rows) == pytest.approx(0.65, abs=1e-9)
+    assert decision_rule(0.3, _ask(0.3), rows) == 0.3
+    assert decision_rule(0.55, _ask(0.5), rows) == 0.55  # no row between them
+    assert decision_rule(0.3, _ask(0.65), rows) == pytest.approx(0.65, abs=1e-9)
+    assert decision_rule(0.5, _ask(0.5), rows) == "likeliest"
+
+
+def test_what_models_state(table):
+    fixed = FixedThresholdClassifier(logistic(), threshold=0.3).fit(*table)
+    assert stated_threshold(fixed) == 0.3
+    assert stated_threshold(make_pipeline(fixed)) == 0.3
+    assert stated_threshold(fixed, [1, 0]) == np.nextafter(0.7, 1)
+    assert stated_threshold(fixed, [0, 1, 2]) is None
+    assert stated_threshold(logistic()) is None
+    by_margin = FixedThresholdClassifier(
+        logistic(), threshold=0.3, response_method="decision_function"
+    )
+    assert stated_threshold(by_margin.fit(*table)) is None
+    of_no = FixedThresholdClassifier(logistic(), threshold=0.3, pos_label="no")
+    assert stated_threshold(of_no.fit(*table)) is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["Rule", "decision_rule"]
+__all__ = ["Rule", "decision_rule", "stated_threshold"]
 
 Rule = float | Literal["likeliest", "labels"]
 Said = tuple[np.ndarray, np.ndarray]  # probabilities (n, K), positions of predicted classes (n,)
@@ -17,14 +17,16 @@ CLOSE = 1e-6  # probabilities that differ by less are no decision
 PAIRS, HALVINGS = 16, 40
 
 
-def decision_rule(model: Any, ask: Callable[[pd.DataFrame], Said], rows: pd.DataFrame) -> Rule:
+def decision_rule(
+    stated: float | None, ask: Callable[[pd.DataFrame], Said], rows: pd.DataFrame
+) -> Rule:
     """Return how labels follow from probabilities, as far as some rows tell.
 
     "likeliest"; or the probability from which on the second of two classes is predicted, as the
     model states it or as it is found between the rows; or "labels" if they follow by no such rule.
 
     Args:
-        model: the model, which may state a threshold.
+        stated: what the model says its threshold is; it counts if the rows do not deny it.
         ask: what the model says of raw rows.
         rows: in which it is looked for.
 
@@ -35,9 +37,8 @@ def decision_rule(model: Any, ask: Callable[[pd.DataFrame], Said], rows: pd.Data
     """
     proba, told = ask(rows)
     two = proba.shape[1] == 2
-    stated = stated_threshold(model) if two else None
     low, high = _between(proba, told)
-    if stated is not None and low < stated <= high:
+    if two and stated is not None and low < stated <= high:
         return "likeliest" if abs(stated - 0.5) <= CLOSE else stated
     best = np.sort(proba, axis=1)
     clear = best[:, -1] - best[:, -2] > CLOSE
@@ -81,8 +82,21 @@ def _narrowed(
     return low, high
 
 
-def stated_threshold(model: Any) -> float | None:
-    """Return the threshold of a classifier that has one as its setting, for its second class."""
+def stated_threshold(model: Any, order: Sequence[int] = (0, 1)) -> float | None:
+    """Return the threshold of a classifier that has one as its setting, for the second class.
+
+    Args:
+        model: the model.
+        order: positions of its classes, in its own order.
+    """
+    found = _stated(model)
+    if found is None or len(order) != 2:
+        return None
+    return found if order[1] == 1 else float(np.nextafter(1 - found, 1))
+
+
+def _stated(model: Any) -> float | None:
+    """Return the threshold for the model's own second class."""
     if hasattr(model, "get_probability_threshold"):  # CatBoost
         return float(model.get_probability_threshold())
     model = getattr(model, "best_estimator_", model)

@@ -19,7 +19,7 @@ from cel.models.adapters.calls import (
     check_probabilities,
     two_columns,
 )
-from cel.models.adapters.decisions import Rule, decision_rule
+from cel.models.adapters.decisions import Rule, decision_rule, stated_threshold
 from cel.models.inputs import as_matrix
 from cel.preprocessing import Encoded, Encoding
 from cel.protocols import Task, positions
@@ -128,6 +128,7 @@ class WrappedModel(Encoded):
         Where there is none, its labels alone are explained.
         """
         rows = frame.iloc[:: max(1, -(-len(frame) // RULE_ROWS))]
+        stated = stated_threshold(self.model, self._classes.order)
 
         def ask(some: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
             own = self._own_labels(some)
@@ -137,7 +138,7 @@ class WrappedModel(Encoded):
         try:
             if self._own_labels(rows) is None:
                 return self
-            rule = decision_rule(self.model, ask, rows)
+            rule = decision_rule(stated, ask, rows)
             if rule == "labels" and (ask(rows)[1] != ask(rows)[1]).any():
                 return self  # it says other things every time
         except foreign_errors():
