@@ -15,6 +15,7 @@ import cel
 from cel.cf_methods.view import ModelView
 from cel.errors import UnsupportedError
 from cel.metrics import MetricsOrchestrator
+from cel.metrics.evaluation import Evaluation
 from cel.models import fit_surrogate, wrap
 from cel.models.adapters.decisions import decision_rule, stated_threshold
 from cel.protocols import Task
@@ -112,6 +113,46 @@ def test_answers_hold_for_what_the_model_predicts(table, kind, target):
         assert scores["validity"] == 1
 
 
+class Moody(Strict):
+    """Denies what its training rows do not show: the last c together with a high a."""
+
+    least = 0.5
+
+    def yes(self, x):
+        likely = self.predict_proba(x)[:, 1] >= self.least
+        return likely & ~((x["c"] == 8) & (x["a"] > 0)).to_numpy()
+
+
+class MoodyAndStrict(Moody):
+    least = 0.8
+
+
+@pytest.mark.parametrize("kind", [Moody, MoodyAndStrict])
+def test_what_no_training_row_shows_is_asked_about_each_answer(table, kind):
+    frame, y = table
+    frame = frame.assign(c=np.arange(N) % 9)
+    kept = ~((frame.c == 8) & (frame.a > 0)).to_numpy()
+    frame, y = frame[kept], y[kept]
+    model = kind().fit(frame, y)
+    rows = frame[(model.predict(frame) == "no") & (frame.c == 8).to_numpy()].head(15)
+    for wish in ("yes", {"yes"}):
+        result = cel.explain(model, rows, frame, target=wish, immutable=["c", "b"])
+        denied = result.status == "invalid"
+        assert denied.any()  # there is no other way but a
+        assert (result.y_cfs[denied] == 0).all()
+        if result.found.any():
+            assert (model.predict(result.to_frame()) == "yes").all()
+
+
+def test_metrics_that_predict_know_the_threshold(table):
+    frame, y = table
+    wrapped = wrap(Strict().fit(frame, y), frame)
+    x = wrapped.pipeline_.transform(frame)
+    result = cel.explain(Strict().fit(frame, y), frame.head(30), frame, target="yes")
+    evaluation = Evaluation(result=result, context=result.context)
+    assert (evaluation.predict(x, wrapped) == wrapped.decide(x)).all()
+
+
 def test_probabilities_are_those_of_the_model(table):
     frame, y = table
     model = FixedThresholdClassifier(logistic(), threshold=0.8).fit(frame, y)
@@ -204,11 +245,11 @@ def _ask(threshold, seen=None):
 
 @pytest.mark.parametrize("threshold", [0.05, 0.31, 0.5, 0.77, 0.999])
 def test_a_threshold_is_found_between_rows(threshold):
-    rows = pd.DataFrame({"p": [0.01, 0.02, 0.1, 0.4, 0.6, 0.9, 0.9995]})
+    rows = pd.DataFrame({"p": [0.01, 0.02, 0.1, 0.4, 0.5, 0.6, 0.9, 0.9995]})
     seen = []
     rule = decision_rule(None, _ask(threshold, seen), rows)
     if threshold == 0.5:
-        assert (rule, seen) == ("likeliest", [7])
+        assert (rule, seen) == ("likeliest", [8])  # .5 is no decision
     else:
         assert rule == pytest.approx(threshold, abs=1e-9)
 

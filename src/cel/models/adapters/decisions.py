@@ -44,7 +44,7 @@ def decision_rule(
     clear = best[:, -1] - best[:, -2] > CLOSE
     if (proba.argmax(1) == told)[clear].all():
         return "likeliest"
-    if not two or low >= high:
+    if not two:
         return "labels"
     low, high = _narrowed(ask, rows, proba, told)
     return (low + high) / 2 if low < high else "labels"

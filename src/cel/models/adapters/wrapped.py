@@ -211,8 +211,6 @@ class WrappedModel(Encoded):
 
     def linear_(self) -> tuple[Tensor, Tensor] | None:
         """Return W (K, d) and b (K,) of a linear model over encoded rows, read once; else None."""
-        if self.rule != "likeliest":
-            return None
         if not self._affine:
             from cel.models.adapters.affine_weights import affine_weights
 
