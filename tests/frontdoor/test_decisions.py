@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 
 import cel
 from cel.cf_methods.view import ModelView
+from cel.door.diagnosis import _SearchAgain
 from cel.errors import UnsupportedError
 from cel.metrics import MetricsOrchestrator
 from cel.metrics.evaluation import Evaluation
@@ -184,6 +185,7 @@ def test_margins_and_imitations_know_the_threshold(table):
     x = wrapped.pipeline_.transform(frame)
     said = (model.predict(frame) == "yes").astype(int)
     for asked in (wrapped, fit_surrogate(wrapped, x, hidden=(8,), epochs=2)):
+        assert asked.threshold == 0.8
         view = ModelView(asked)
         assert (view.outcome(x) == said).all()
     scores = ModelView(wrapped).scores(torch.as_tensor(x)).numpy()
@@ -219,6 +221,41 @@ def test_models_that_predict_the_likeliest_class_stay_as_they_are(table):
     assert wrapped.rule == "likeliest"
     assert wrapped.threshold is None
     assert wrapped.linear_() is not None
+
+
+def test_rows_that_the_model_refuses_tell_no_rule(table):
+    frame, y = table
+    model = Strict().fit(frame, y)
+    usual = model.yes
+
+    def refusing(x):
+        if (x["c"] == 0).any():
+            raise ValueError("no row with c = 0")
+        return usual(x)
+
+    model.yes = refusing
+    assert wrap(model, frame).rule == "likeliest"
+    assert wrap(model, frame[frame.c > 0]).threshold == pytest.approx(0.8, abs=1e-6)
+
+
+def test_a_model_that_throws_dice_has_no_rule(table):
+    frame, y = table
+    model, rng = Strict().fit(frame, y), np.random.default_rng(0)
+    model.yes = lambda x: rng.random(len(x)) < 0.5
+    wrapped = wrap(model, frame)
+    assert wrapped.rule == "likeliest"
+    assert not wrapped.hard
+
+
+def test_what_stands_in_the_way_is_told_by_the_same_wish(table):
+    frame, y = table
+    model = FixedThresholdClassifier(logistic(), threshold=0.8).fit(frame, y)
+    rows = frame[model.predict(frame) == "no"].head(3)
+    result = cel.explain(model, rows, frame, target={"yes"}, immutable=["a", "b"])
+    search = _SearchAgain(result.inquiry.explainer, {"yes"}, result, np.arange(3))
+    ((aim, _),) = search._by_aim(np.arange(3))
+    assert (aim.classes, aim.at_least) == ((1,), 0.8)
+    assert len(result.diagnosis()) == 3
 
 
 def test_several_classes_that_follow_no_probabilities(table):
