@@ -101,22 +101,32 @@ def test_killing_workers(tiny, tmp_path, wanted, tmp_path_factory):
     assert (tmp_path / "r" / "scores.parquet").read_bytes() == expected
 
 
-def test_ctrl_c_says_how_to_go_on(tiny, tmp_path):
+@pytest.mark.parametrize("begun", [True, False])
+def test_ctrl_c_says_how_to_go_on(tiny, tmp_path, begun):
     suite = tmp_path / "tiny.yaml"
     write_yaml(suite, tiny)
     command = [*CLI, "run", str(suite), "--out", str(tmp_path / "r")]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    deadline = time.monotonic() + 60
-    while not _children(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(2)
+    log, deadline = tmp_path / "r" / "log.jsonl", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if '"start"' in log.read_text() if begun and log.exists() else not begun:
+            break
+        time.sleep(0.1)
+    while not (workers := _children(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # until workers import, which they begin before the plan is made
+    assert workers
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Go on with" in output
     assert "Traceback" not in output
+    while time.monotonic() < deadline and any(Path(f"/proc/{w}").exists() for w in workers):
+        time.sleep(0.1)
+    assert not [w for w in workers if Path(f"/proc/{w}").exists()]
+    if not begun:  # it was still planning: there is nothing to go on with
+        return
+    assert "Go on with" in output
     assert (tmp_path / "r" / "scores.parquet").exists(), "the table of what is finished"
 
 
