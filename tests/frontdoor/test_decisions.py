@@ -223,6 +223,30 @@ def test_models_that_predict_the_likeliest_class_stay_as_they_are(table):
     assert wrapped.linear_() is not None
 
 
+@pytest.mark.filterwarnings("ignore:the model predicts .* for none")
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_a_threshold_that_nobody_or_everybody_meets(table, threshold):
+    frame, y = table
+    model = FixedThresholdClassifier(logistic(), threshold=threshold).fit(frame, y)
+    other = "yes" if threshold else "no"
+    for wish in (other, {other}):
+        result = cel.explain(model, frame.head(3), frame, target=wish)
+        assert not result.found.any()
+
+
+def test_three_classes_of_catboost_state_nothing(table):
+    cat = pytest.importorskip("catboost", reason="needs catboost")
+    frame, _ = table
+    y = np.where(frame.a > 0.5, "x", np.where(frame.b > 0, "y", "z"))
+    model = cat.CatBoostClassifier(
+        iterations=10, verbose=0, thread_count=1, allow_writing_files=False
+    ).fit(frame, y)
+    assert wrap(model, frame).rule == "likeliest"
+    rows = frame[np.asarray(model.predict(frame)).ravel() != "x"].head(5)
+    result = cel.explain(model, rows, frame, target="x")
+    assert (np.asarray(model.predict(result.to_frame())).ravel() == "x").all()
+
+
 def test_rows_that_the_model_refuses_tell_no_rule(table):
     frame, y = table
     model = Strict().fit(frame, y)
@@ -323,6 +347,8 @@ def test_what_models_state(table):
     assert stated_threshold(fixed, [1, 0]) == np.nextafter(0.7, 1)
     assert stated_threshold(fixed, [0, 1, 2]) is None
     assert stated_threshold(logistic()) is None
+    never = FixedThresholdClassifier(logistic(), threshold=1.0).fit(*table)
+    assert 0.99 < stated_threshold(never) < 1
     by_margin = FixedThresholdClassifier(
         logistic(), threshold=0.3, response_method="decision_function"
     )

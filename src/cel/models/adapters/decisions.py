@@ -15,6 +15,7 @@ Said = tuple[np.ndarray, np.ndarray]  # probabilities (n, K), positions of predi
 
 CLOSE = 1e-6  # probabilities that differ by less are no decision
 PAIRS, HALVINGS = 16, 40
+SURE = 1e-9  # a threshold of 0 or 1 has no odds
 
 
 def decision_rule(
@@ -89,9 +90,10 @@ def stated_threshold(model: Any, order: Sequence[int] = (0, 1)) -> float | None:
         model: the model.
         order: positions of its classes, in its own order.
     """
-    found = _stated(model)
-    if found is None or len(order) != 2:
+    found = _stated(model) if len(order) == 2 else None
+    if found is None:
         return None
+    found = min(max(found, SURE), 1 - SURE)
     return found if order[1] == 1 else float(np.nextafter(1 - found, 1))
 
 
