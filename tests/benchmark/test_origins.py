@@ -96,26 +96,27 @@ def _place(fold, **values):
 @pytest.mark.parametrize(
     ("told", "related"),
     [
-        ([_place(0), _place(1)], (2, 2, 2)),
-        ([_place(0), _place(1, density="other")], (2, 2, 1)),
-        ([_place(0), _place(1, predictor="other")], (2, 2, 1)),
-        ([_place(0), _place(1, recipe="other")], (2, 1, 1)),
-        ([_place(0), _place(1, density="")], (1, 1, 1)),
-        ([_place(7)], (0, 0, 0)),
-        ([], (0, 0, 0)),
+        ([_place(0), _place(1)], (2, 2, 2, 2)),
+        ([_place(0), _place(1, density="other")], (2, 2, 2, 1)),
+        ([_place(0), _place(1, predictor="other")], (2, 2, 2, 1)),
+        ([_place(0), _place(1, recipe="other")], (2, 1, 1, 1)),
+        ([_place(0), _place(1, density="")], (2, 2, 1, 1)),
+        ([_place(0, predictor=""), _place(1, recipe="other")], (2, 1, 0, 0)),
+        ([_place(7)], (0, 0, 0, 0)),
+        ([], (0, 0, 0, 0)),
     ],
 )
 def test_models_are_compared_block_by_block(told, related):
     mine = pd.DataFrame([_place(0), _place(1), _place(1, method="y"), _place(2)])
     found = kinship(mine, pd.DataFrame(told))
-    assert (found.blocks, found.recipe, found.weights) == related
+    assert (found.blocks, found.recipe, found.known, found.weights) == related
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
         ({}, "very models of this run, in 2 blocks"),
-        ({"density": "other"}, "in 1 of 2 blocks they have the same weights"),
+        ({"density": "other"}, "in 1 of 2 blocks with the same weights, else with others"),
         ({"recipe": "other"}, "otherwise than those of the shipped scores in 1 of 2 blocks"),
     ],
 )
@@ -124,6 +125,8 @@ def test_the_report_says_whose_models_shipped_scores_belong_to(other, words):
     (said,) = _relations(mine, pd.DataFrame([_place(0), _place(1, **other)]))
     assert words in said
     assert _relations(mine, pd.DataFrame()) == ()
+    (said,) = _relations(mine, pd.DataFrame([_place(0, density=""), _place(1, density="")]))
+    assert "their weights are not known" in said
 
 
 def test_a_run_of_quick_is_told_about_the_shipped_models(tmp_path, monkeypatch):

@@ -110,28 +110,30 @@ class Kinship:
     """How the models of a run are related to those that other scores belong to.
 
     Attributes:
-        blocks: that both have and whose models both know.
+        blocks: that both have.
         recipe: of them, those whose models are trained in the same way.
+        known: of these, those the weights of whose models both know.
         weights: of these, those whose models have the same weights.
     """
 
     blocks: int
     recipe: int
+    known: int
     weights: int
 
 
 def kinship(mine: pd.DataFrame, told: pd.DataFrame) -> Kinship:
     """Compare the models of two tables of `origins`, block by block."""
     if mine.empty or told.empty:  # nothing is known
-        return Kinship(0, 0, 0)
+        return Kinship(0, 0, 0, 0)
     names: Mapping[Any, Any] = {"recipe": "first", **dict.fromkeys(MODELS, "first")}
     a, b = (t.groupby(PLACE).agg(names) for t in (mine, told))
     both = a.join(b.add_suffix("_told"), how="inner")
-    known = (both[list(MODELS)] != "").all(axis=1)
-    known &= (both[[f"{m}_told" for m in MODELS]] != "").all(axis=1)
-    both = both[known]
     recipe = both["recipe"] == both["recipe_told"]
-    weights = recipe.copy()
+    known = recipe.copy()
+    for name in MODELS:
+        known &= (both[name] != "") & (both[f"{name}_told"] != "")
+    weights = known.copy()
     for name in MODELS:
         weights &= both[name] == both[f"{name}_told"]
-    return Kinship(len(both), int(recipe.sum()), int(weights.sum()))
+    return Kinship(len(both), *(int(part.sum()) for part in (recipe, known, weights)))

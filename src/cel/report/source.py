@@ -162,15 +162,17 @@ def _relations(mine: pd.DataFrame, told: pd.DataFrame) -> tuple[str, ...]:
         return ()
     if same.weights == same.blocks:
         return (f"Shipped scores belong to the very models of this run, in {same.blocks} blocks.",)
-    if same.recipe == same.blocks:
+    if same.recipe < same.blocks:
         return (
-            f"Shipped scores belong to models trained in the same way; in {same.weights} of "
-            f"{same.blocks} blocks they have the same weights as here, in the others they differ "
-            "by how machines round.",
+            f"Models are trained otherwise than those of the shipped scores in "
+            f"{same.blocks - same.recipe} of {same.blocks} blocks: compare with care.",
         )
+    alike = "Shipped scores belong to models trained in the same way as those of this run"
+    if not same.known:
+        return (f"{alike}; their weights are not known.",)
     return (
-        f"Models are trained otherwise than those of the shipped scores in "
-        f"{same.blocks - same.recipe} of {same.blocks} blocks: compare with care.",
+        f"{alike}, in {same.weights} of {same.known} blocks with the same weights, else with "
+        "others, as machines round otherwise.",
     )
 
 
